@@ -1,12 +1,13 @@
 """Anchors: which time of day it was at an instant of logical time, for people to read. Nothing is decided by it.
 
-Logical time counts what entries say has elapsed. It stands still while nobody leads, and no clock on a wall does.
+Logical time counts what entries say has elapsed. It stands still while there is no leader; a wall clock does not.
 So now and then an entry also says which time of day it is at the leader: when it takes the lead, and when the two
 have drifted apart. That is an *anchor*: what happens after it, until the next, happened at its logical time plus
 the anchor's offset.
 
-1. The machine takes what it is told. A time of day may jump, forwards and back; anchors need not be in its order.
-2. Which anchor was the newest when something happened is told by numbers that only grow (sessions, tickets,
+1. The machine takes what the entry says. A time of day may jump, forwards and back; anchors need not be in its
+   order.
+2. Which anchor was the newest when something happened follows from numbers that only grow (sessions, tickets,
    fences), not by logical time: a leader may take over within the same millisecond.
 3. What happened before the first anchor has no time of day: not known is an answer.
 4. Anchors follow what is alive: those from before the oldest session, and the oldest name that is kept, are
@@ -22,7 +23,7 @@ ANCHORS_MAX = 512
 """Changes of leaders, pauses and clocks that were set, within the life of the oldest session."""
 
 DRIFT_MS_MAX = 1_000
-"""By how much the time of day that is shown may be wrong before a leader says it anew."""
+"""By how much the time of day that is shown may be wrong before a leader drops another anchor."""
 
 _SESSION, _TICKET, _FENCE = attrgetter("session"), attrgetter("ticket"), attrgetter("fence")
 

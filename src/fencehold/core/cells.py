@@ -1,26 +1,26 @@
 """Cells: which names this service grants, if it is one of several. The laws, in every cell by itself
 (how they are kept when something changes: `home_moves`):
 
-1. A machine that was told no map grants every name, as ever, and nothing below costs it anything.
+1. A machine without a map grants every name, and nothing below costs it anything.
 2. For each prefix of its map a machine has a *record*: open, closing or closed here. A name is granted only if the
-   record of the longest prefix that it begins with is open. The map says where else to ask, and decides no grant:
-   a map that is old, or comes late, opens nothing.
-3. A home moves as a slot does (`slot_moves`): *closed* where it was (no more grants, waiters are sent on),
-   *sealed* when nothing of it is held, delayed or kept there, above the fence that none of its names was ever
-   above, and *opened* elsewhere above that fence. So fences of each name go on growing, and no two cells grant
-   it.
+   record of the longest prefix that it begins with is open. The map says which cell to ask instead, and decides no
+   grant: a map that is old, or comes late, opens nothing.
+3. A home moves as a slot does (`slot_moves`): *closed* where it was (no more grants, waiters are redirected),
+   *sealed* when nothing of it is held, delayed or kept there, with a fence that none of its names ever exceeded,
+   and *opened* elsewhere above that fence. So the fences of each name keep growing, and no two cells grant it.
 4. Each step has a version, greater than any before it. What is not newer than what is known of a prefix changes
-   nothing: a command that comes late opens nothing that has moved on. A step told again is answered the same.
-5. A cell whose home was promoted away was told to close with a newer version; or is told when it comes back.
-6. A home that was sealed is opened again only by a version newer than its seal, of a move back: who carries out
-   a move first closes it where it was to be opened. One that is closing may be opened again where it is.
+   nothing: a command that comes late opens nothing that has moved on. Steps are idempotent: a repeated one is
+   answered the same.
+5. A cell whose home was promoted elsewhere was told to close it, with a newer version; or is told when it is back.
+6. A home that was sealed is opened again only by a version newer than its seal, of a move back, which first closes
+   it at the destination of the move before. One that is closing may be opened again where it is.
 7. A prefix that is new in a map has the stage its names had before; one that is not in it any more must stand as
    the prefix around it does. So a map changes no name's stage.
 8. The first map founds the cells: what it gives to this one goes on as before. A cell that joins later has nothing
-   open. Whoever applies a map has all others close and seal first what is not theirs, then raises the fence here.
+   open. To apply a map, all other cells first close and seal what is not theirs, then the fence here is raised.
 9. A *leased* home grants only while another cell confirms it (`node.cell_keeper`). When it is not confirmed it
-   lapses, by an entry: sessions that hold something of it end, what they held is granted to nobody while their
-   clients may trust it, and who waits is refused. It begins lapsed, and is resumed by an entry. So is every home
+   lapses, by an entry: sessions that hold something of it end, what they held is not granted while their clients
+   may still trust it, and waiters are refused. It begins lapsed, and is resumed by an entry. So is every home
    after a restore: a backup does not know what moved since.
 """
 
@@ -63,7 +63,7 @@ def suspended(prefix: str) -> Refused:
 def newer_records(cells: CellState, homes: Sequence[tuple[str, int]]) -> list[HomeRecord]:
     """Of homes that another cell believes to be its own, with their versions: those that have moved on since.
 
-    To answer with none is to confirm: until this cell is told of a move, and one lease longer, it will not grant.
+    An empty answer confirms: until this cell is told of a move, and one lease longer, it will not grant.
     """
     known = (cells.records.get(prefix) for prefix, _ in homes)
     return [

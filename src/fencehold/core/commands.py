@@ -1,6 +1,6 @@
 """Commands: all that may be journaled, and the entry that carries them.
 
-A command is an imperative: it asks, the machine decides when the entry that carries it is applied. Everything
+A command is an imperative: a request; the machine decides when the entry that carries it is applied. Everything
 that decides an outcome is in the entry or in the state, so every replica decides alike.
 
 Requests (`Acquire`, `Release`, `Extend`) name the session and a request id. Ids grow within a session and are
@@ -42,7 +42,7 @@ class OpenSession(Struct, frozen=True, gc=False, array_like=True, tag="open"):
 
 
 class OpenSessionAs(OpenSession, frozen=True, gc=False, array_like=True, tag="open_as"):
-    """Begin a session of somebody: what it may do is the principal's to do.
+    """Begin a session of a principal, with that principal's rights.
 
     A command of its own, as the next ones are: a node that knows of no principals must refuse the entry, where it
     would read past an unknown field and let the session do anything.
@@ -52,10 +52,10 @@ class OpenSessionAs(OpenSession, frozen=True, gc=False, array_like=True, tag="op
 
 
 class OpenSessionBy(OpenSessionAs, frozen=True, gc=False, array_like=True, tag="open_by"):
-    """Begin a session of somebody who showed a token of the policy: it ends with the token."""
+    """Begin a session of a principal that authenticated with a token of the policy: it ends with the token."""
 
     token: str = ""
-    """What the token is called (`policy.token_id`)."""
+    """The id of the token (`policy.token_id`)."""
 
 
 class CloseSession(Struct, frozen=True, gc=False, array_like=True, tag="close"):
@@ -65,7 +65,7 @@ class CloseSession(Struct, frozen=True, gc=False, array_like=True, tag="close"):
 
 
 class Renew(Struct, frozen=True, gc=False, array_like=True, tag="renew"):
-    """Sessions that were heard of since the last entry. One command for all of them."""
+    """Sessions with a keep-alive since the last entry. One command for all of them."""
 
     sessions: tuple[int, ...]
 
@@ -92,8 +92,8 @@ class Acquire(Struct, frozen=True, gc=False, array_like=True, tag="acquire"):
     answered: int = 0
     """Direct answers to all requests up to this id have arrived: they need not be remembered."""
     owner: str = ""
-    """Who inside the session asks: a task, a thread. Two owners are strangers; "" takes no part in deadlock
-    detection, for nobody knows who that is."""
+    """The task or thread inside the session that asks. Owners exclude each other as sessions do; "" is unknown,
+    and takes no part in deadlock detection."""
     mode: Mode = Mode.EXCLUSIVE
     limit: int = 0
     """Permits of the semaphore; 0 in the other modes."""
@@ -107,10 +107,10 @@ class Acquire(Struct, frozen=True, gc=False, array_like=True, tag="acquire"):
 
 
 class AcquireAtLeast(Acquire, frozen=True, gc=False, array_like=True, tag="acquire_at_least"):
-    """An acquire whose names are granted to nobody else for a least time, however the hold ends.
+    """An acquire whose names are not granted again for a least time, however the hold ends.
 
     A command of its own, not a field of `Acquire`: a node that does not know it must refuse the entry, where it
-    would read past an unknown field and give the name away early.
+    would read past an unknown field and grant the name again early.
     """
 
     at_least_ms: int = 0
@@ -118,14 +118,14 @@ class AcquireAtLeast(Acquire, frozen=True, gc=False, array_like=True, tag="acqui
 
 
 class Cancel(Struct, frozen=True, gc=False, array_like=True, tag="cancel"):
-    """Withdraw an acquire, whatever became of it: still under way, queued or granted already."""
+    """Withdraw an acquire, whatever became of it: still in flight, queued or already granted."""
 
     session: int
     request: int
 
 
 class Release(Struct, frozen=True, gc=False, array_like=True, tag="release"):
-    """Give back the holds that carry this fence on these names. Only the owner can."""
+    """Release the holds that carry this fence on these names. Only the owner can."""
 
     session: int
     names: tuple[str, ...]
@@ -154,11 +154,11 @@ class Break(Struct, frozen=True, gc=False, array_like=True, tag="break"):
     name: str
     fence: int = 0
     by: str = ""
-    """Who broke it, as a session's `meta` says it. The holder is told; nothing is decided by it."""
+    """Who broke it, as a session's `meta` says it. The holder is told; no outcome depends on it."""
 
 
 class BreakAs(Break, frozen=True, gc=False, array_like=True, tag="break_as"):
-    """A break by somebody who may, or may not."""
+    """A break by a principal, whose rights are checked."""
 
     principal: str = ""
 
@@ -169,7 +169,7 @@ class ChangePolicy(Struct, frozen=True, gc=False, array_like=True, tag="policy")
     revision: int
     change: PolicyChange
     principal: str = ""
-    """Who changes it: an administrator, by the policy as it is. While there is none, anybody."""
+    """Who changes it: an administrator, by the policy as it is. While there is none, any client."""
 
 
 class FollowPolicy(Struct, frozen=True, gc=False, array_like=True, tag="follow_policy"):
@@ -179,7 +179,7 @@ class FollowPolicy(Struct, frozen=True, gc=False, array_like=True, tag="follow_p
 
 
 class Refuse(Struct, frozen=True, gc=False, array_like=True, tag="refuse"):
-    """In the place of a request that the state refused: what it comes to, without all that it had asked for.
+    """In place of a request that the state refused: its refusal, without what it asked for.
 
     A leader writes it, never a client (see `refusals`).
     """
@@ -227,11 +227,11 @@ class FoundShard(Struct, frozen=True, gc=False, array_like=True, tag="shard"):
 
 
 class ChangeMap(Struct, frozen=True, gc=False, array_like=True, tag="change_map"):
-    """Let slots be other shards', by a map made of the one that is known here. Told to the first shard."""
+    """Assign slots to other shards, by a map derived from the one known here. Sent to the first shard."""
 
     placed: ShardMap
     principal: str = ""
-    """Who changes it: an administrator, by the policy as it is. While there is none, anybody."""
+    """Who changes it: an administrator, by the policy as it is. While there is none, any client."""
 
 
 class FollowMap(Struct, frozen=True, gc=False, array_like=True, tag="follow_map"):
@@ -254,7 +254,7 @@ class OpenSlots(Struct, frozen=True, gc=False, array_like=True, tag="open_slots"
 
 
 class ForceSlots(Struct, frozen=True, gc=False, array_like=True, tag="force_slots"):
-    """By an operator: break what is held of closing slots, and send on who waits for it."""
+    """By an operator: break what is held of closing slots, and redirect its waiters."""
 
     by: str = ""
     """Who broke it, as a session's `meta` says it."""
@@ -269,7 +269,7 @@ class ApplyCells(Struct, frozen=True, gc=False, array_like=True, tag="cells"):
 
 
 class CloseHome(Struct, frozen=True, gc=False, array_like=True, tag="close_home"):
-    """Grant no name of a prefix any more: another cell is to be its home. Who waits is sent there."""
+    """Grant no name of a prefix any more: another cell is to be its home. Waiters are redirected there."""
 
     prefix: str
     to: str
@@ -297,7 +297,7 @@ class OpenHome(Struct, frozen=True, gc=False, array_like=True, tag="open_home"):
 
 
 class LapseHomes(Struct, frozen=True, gc=False, array_like=True, tag="lapse_homes"):
-    """These homes are not confirmed by another cell: end the sessions that hold of them, and grant nothing."""
+    """Homes that no other cell confirms: end the sessions that hold any of their names, and grant nothing."""
 
     prefixes: tuple[str, ...] = ()
     """None: all that are open here, leased or not, as after a restore."""
@@ -338,5 +338,5 @@ class Entry(Struct, frozen=True, gc=False, array_like=True):
     """The leader's monotonic time since its previous entry."""
     commands: tuple[Command, ...] = ()
     unix_ms: int = 0
-    """The leader's time of day, when it must be told (see `anchors`); 0: not told. For people only: nothing is
-    decided by it."""
+    """The leader's time of day, where an anchor is due (see `anchors`); 0: none. For people only: no outcome
+    depends on it."""

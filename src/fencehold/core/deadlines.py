@@ -21,7 +21,7 @@ class Deadlines(Generic[Key]):
 
     def __init__(self) -> None:
         self.heap: list[int] = []
-        """Before the first of these instants nothing comes due. To be looked at, not changed: every entry does."""
+        """Before the first of these instants nothing comes due. Read-only for callers: every entry looks at it."""
         self._keys_at: dict[int, dict[Key, None]] = {}
 
     def add(self, at: int, key: Key) -> None:
@@ -48,7 +48,7 @@ class Deadlines(Generic[Key]):
             return []
         found: list[Key] = []
         while heap and heap[0] <= now_at:
-            # An instant may stand in the heap in vain, or twice.
+            # An instant may be in the heap without keys, or twice.
             found.extend(sorted(self._keys_at.pop(heappop(heap), ())))
         return found
 

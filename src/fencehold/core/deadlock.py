@@ -1,28 +1,31 @@
-"""Deadlock: whether a request, if it waited, would close a circle of owners waiting for one another.
+"""Deadlock: whether a request, if it waited, would close a circle of owners waiting for one another: a cycle in
+the wait-for graph.
 
 Only what is certain counts, so that there is never a false alarm:
 
-1. A waiter waits for every hold that shuts it out, and for everyone who stands before it in a queue.
-2. A semaphore's waiter is not shut out by any one permit: the first to come back will do, and an owner may
-   take permits for others who give them back. So no edge leads to their holders, but for the only one there is.
-3. An owner that nobody named takes no part, and an owner that waits for two things at once is evidently not one
+1. A waiter waits for every hold that shuts it out, and for every waiter before it in a queue.
+2. A semaphore's waiter is not shut out by any one permit: the first one released will do, and an owner may take
+   permits for others that release them. So no edge leads to their holders, unless there is only one permit.
+3. An unnamed owner takes no part, nor does one that waits for two things at once, for it is evidently not one
    task: nothing is certain about either.
 
-Edges come into being only when somebody begins to wait, so looking then is enough; but for an owner that waited
-for two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
+Edges appear only when a request begins to wait, so searching then is enough; except for an owner that waited for
+two things at once, and then for one: a circle that becomes certain by that is left to the timeouts.
 
 What the search costs:
 
-4. It goes both ways by turns, a step each: *forward* over those the request would wait for, and those they wait
-   for; *backward* over those who wait for what its owner holds, and those who wait for them. Where either way ends
-   there is no circle. So a request costs what the shorter way costs: nothing behind any queue while nobody waits
-   for what its owner holds, and little where its name is held by an owner that does not wait.
-5. Each way goes level by level, and comes to each place in a queue and to each hold at most twice. When the two
-   meet, the first circle that is as short as any can still be is the answer.
-6. A circle is told with so many links at the most. Of a longer one the middle is left out, and a link of no
-   session says how many those were: it is remembered, journaled and sent, and nobody follows a thousand steps.
-7. All is looked at in an order that follows from the state alone, so every replica tells the same circle: names as
-   asked for or sorted, holds by fence, waiters by ticket.
+4. It alternates between two directions, a step each: *forward* over the owners the request would wait for, and
+   those they wait for; *backward* over the waiters for what its owner holds, and the waiters for those. Where
+   either direction ends there is no circle. So a request costs what the shorter direction costs: nothing behind
+   any queue while what its owner holds has no waiters, and little where its name is held by an owner that does not
+   wait.
+5. Each direction is searched breadth-first, and visits each place in a queue and each hold at most twice. When the
+   two meet, the first circle that is as short as any can still be is the answer.
+6. A circle is reported with at most `LINKS_MAX` links. Of a longer one the middle is left out, and a link of no
+   session says how many those were: a report is remembered, journaled and sent, and no person follows a thousand
+   steps.
+7. The order of the search follows from the state alone, so every replica reports the same circle: names as
+   requested or sorted, holds by fence, waiters by ticket.
 """
 
 from __future__ import annotations
@@ -40,14 +43,15 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 _LAST = 1 << 62
 """A ticket behind every other: where the request would stand."""
 LINKS_MAX = 16
-"""How many links of a circle are told."""
+"""How many links of a circle are reported."""
 _KNOWN = 32
-"""So many who are known already are passed in one step, more or less."""
+"""About so many waiters that were seen before are passed in one step."""
 
 _Edge: TypeAlias = tuple[OwnerKey, OwnerKey, str, int, int]
-"""Who waits, for whom, for which name, with which fence that is held (0: it stands before), and since when."""
+"""The waiter, for whom it waits, the name, the fence of the hold (0: the other is before it in the queue), since
+when."""
 _Edges: TypeAlias = Generator[_Edge | None, None, None]
-"""None is a step that led nowhere: it is the other way's turn all the same."""
+"""None is a step that led nowhere: it ends the turn all the same."""
 _Reached: TypeAlias = dict[OwnerKey, tuple[int, _Edge | None]]
 """Owners by how many edges away they are, and the last edge on the way there."""
 
@@ -61,7 +65,7 @@ def find_circle(state: State, ask: Acquire) -> tuple[Link, ...]:
 
 
 def _may_close_one(state: State, start: OwnerKey, ask: Acquire) -> bool:
-    """Whether there is anywhere to begin, backward and forward. Mostly there is not, and no search is set up."""
+    """Whether there is anything to search, backward and forward. Mostly there is not, and no search is set up."""
     holders = [(hold.session, hold.owner) for name in ask.names if (hold := state.held.get(name))]
     if start in holders:
         return True
@@ -90,7 +94,7 @@ class _Search:
     def circle(self) -> tuple[Link, ...]:
         backward = self._walk(self._behind, self._ahead, 0, _Backward(self._state, self._start, self._ask).edges)
         forward = self._walk(self._ahead, self._behind, 1, _Forward(self._state, self._start, self._ask).edges)
-        # The end of either way ends the search. The backward one has its turn first: it is mostly at its end.
+        # The end of either direction ends the search. Backward goes first: mostly it ends at once.
         for _ in zip(backward, forward, strict=False):
             if self._best is not None and self._best_length <= self._depth + 1:
                 break
@@ -118,7 +122,7 @@ class _Search:
                 if depth > 1:
                     yield
             self._depth += 1
-            # Mostly by ticket. Forward, who stands furthest back sees most: the rest is then known.
+            # Mostly by ticket. Forward, the waiter furthest back sees most: the rest is then known.
             level = found[::-1] if far_end else found
 
     def _meet(self, edge: _Edge, length: int) -> None:
@@ -136,7 +140,7 @@ class _Search:
 
 
 def told(links: list[AnyLink]) -> tuple[AnyLink, ...]:
-    """A circle as it is told: where it begins, and how it comes back."""
+    """A circle as it is reported: its first links and its last."""
     left_out = len(links) - LINKS_MAX
     if left_out <= 0:
         return tuple(links)
@@ -153,9 +157,9 @@ class _Forward:
         self._state, self._start, self._ask = state, start, ask
         self._holds_seen: set[str] = set()
         self._seen: set[int] = set()
-        """Tickets: who stands in many queues is one step, not many."""
+        """Tickets: a waiter in many queues is one step, not many."""
         self._waits_seen: dict[tuple[Mode, tuple[str, ...]], int] = {}
-        """The last ticket of those who wait for the same: from further up, there is nothing else to see."""
+        """The last ticket of those that wait for the same: from further up, there is nothing else to see."""
         self._places: dict[str, _Places] = {}
 
     def edges(self, owner: OwnerKey) -> _Edges:
@@ -183,7 +187,7 @@ class _Forward:
         return places
 
     def _edges_before(self, owner: OwnerKey, name: str, ticket: int, places: _Places) -> _Edges:
-        """To who stands before the ticket, from the first, but for those who were looked at before."""
+        """Edges to the waiters before the ticket, from the first, except those that were seen before."""
         seen = self._seen
         while (other := places.current) is not None and other.ticket < ticket:
             if other.ticket not in seen:
@@ -215,7 +219,7 @@ class _Backward:
         self._state, self._start, self._ask = state, start, ask
         self._asked = frozenset(ask.names)
         self._held_free: dict[OwnerKey, list[str]] = {}
-        """Names asked for that nobody waits for yet, by who holds them exclusively."""
+        """Names asked for that have no waiters yet, by their exclusive holder."""
         for name in ask.names:
             if name in state.held and name not in state.queues:
                 hold = state.held[name]
@@ -224,7 +228,7 @@ class _Backward:
         self._holds_seen: set[str] = set()
         self._seen: set[int] = set()
         self._waits_seen: dict[tuple[str, ...], int] = {}
-        """The first ticket of those who wait for the same: from further back, there is nothing else to see."""
+        """The first ticket of those that wait for the same: from further back, there is nothing else to see."""
         self._places: dict[str, _Places] = {}
 
     def edges(self, owner: OwnerKey) -> _Edges:
@@ -242,7 +246,7 @@ class _Backward:
             yield from self._edges_to_place(owner, waiter)
 
     def _look_at_shares(self, session_id: int) -> _Edges:
-        """Find, by owner and name, what the session has in crowds that anybody waits for."""
+        """Find, by owner and name, what the session has in crowds that have waiters, or would have."""
         queues, asked = self._state.queues, self._asked
         found: dict[str, dict[str, Hold]] = {}
         for hold in self._state.sessions[session_id].shares.values():
@@ -288,7 +292,7 @@ class _Backward:
         return places
 
     def _edges_after(self, owner: OwnerKey, name: str, waiter: Waiter, places: _Places) -> _Edges:
-        """From who stands behind the waiter, the last first, but for those who were looked at before."""
+        """Edges from the waiters behind this one, the last first, except those that were seen before."""
         seen, ticket = self._seen, waiter.ticket
         while (other := places.current) is not None and other.ticket > ticket:
             if other.ticket not in seen:
@@ -299,7 +303,7 @@ class _Backward:
             places.current = next(places.rest, None)
 
     def _edge(self, other: Waiter, owner: OwnerKey, name: str, fence: int, since_at: int) -> _Edge | None:
-        """From who waits, if it was named and waits for nothing else: then it is one task."""
+        """The edge from a waiter, if its owner is named and waits for nothing else: then it is one task."""
         key = (other.ask.session, other.ask.owner)
         if not key[1] or len(self._state.waiting[key]) > 1:
             return None
@@ -307,7 +311,7 @@ class _Backward:
 
 
 class _Places:
-    """The places of a queue, gone through from one end: now so far, and later further."""
+    """The places of a queue, iterated from one end; a later step resumes where one stopped."""
 
     __slots__ = ("current", "rest")
 
@@ -317,13 +321,14 @@ class _Places:
 
 
 def sharing_mode(state: State, name: str) -> Mode | None:
-    """In which mode one may wait for the name and yet for none of its holders: they are of that mode, too."""
+    """The mode in which a request may wait for the name and yet for none of its holders: they are of that mode,
+    too."""
     crowd = state.crowds.get(name)
     return None if crowd is None or crowd.limit == 1 else crowd.mode
 
 
 def holds_of(state: State, name: str) -> Iterable[Hold]:
-    """Who has the name, by fence."""
+    """The holds on the name, by fence."""
     hold = state.held.get(name)
     if hold is not None:
         return (hold,)

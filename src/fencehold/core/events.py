@@ -2,12 +2,12 @@
 
 They are derived from an entry and what it did, outside the machine: an observer costs the machine nothing.
 
-1. Every event has a place: the position of its entry, and its index in it. Any replica that has the entry tells
+1. Every event has a place: the position of its entry, and its index in it. Any replica that has the entry reports
    the same event at the same place: a leader from what it appended, a standby from what it followed, a node that
    was started again from what its journal still has.
-2. So an event is made of nothing that the journal does not have: of a request that was refused no more is told
-   than its refusal says, for a long one is journaled as that alone (`refusals`).
-3. An index counts what may have happened in an entry, told or not: it has holes, and says nothing but the order.
+2. So an event is made of nothing that the journal does not have: of a refused request it shows no more than the
+   refusal says, for a long one is journaled as that alone (`refusals`).
+3. An index counts what may have happened in an entry, reported or not: it has gaps, and gives only the order.
 """
 
 from collections import deque
@@ -100,9 +100,9 @@ class Kind(Enum):
     QUEUED = "queued"
     """A request has to wait."""
     BUSY = "busy"
-    """A try found a name that it could not have."""
+    """A try found a name that was not available."""
     REFUSED = "refused"
-    """A request was refused: a limit, a quota, a full queue, or a right that is not there."""
+    """A request was refused: a limit, a quota, a full queue, or a missing right."""
     EXTENDED = "extended"
     """A hold ends later, or sooner, than it would have."""
     RELEASED = "released"
@@ -130,13 +130,13 @@ class Kind(Enum):
     SESSION_ENDED = "session_ended"
     """A session ended, and with it all it held and waited for."""
     POLICY_CHANGED = "policy_changed"
-    """Who may do what was changed."""
+    """The policy was changed."""
     LIMITS_SET = "limits_set"
     """The limits of the service were changed."""
     ANNOUNCED = "announced"
     """A node leads from here on."""
     MAP_CHANGED = "map_changed"
-    """Slots are other shards', or prefixes other cells': a newer map was taken here."""
+    """Slots belong to other shards, or prefixes to other cells: a newer map was taken here."""
     SLOTS_CLOSED = "slots_closed"
     """Slots that leave this shard were closed: nothing of them is left here."""
     SLOTS_OPENED = "slots_opened"
@@ -208,9 +208,9 @@ def scan(
     who_of: WhoOf = lambda _: NOBODY,
     after: int = 0,
 ) -> Iterator[tuple[int, Wanted | None, Event | None]]:
-    """As `events_of`, but only of what is wanted: `seek` is asked who wants each thing, by its names.
+    """As `events_of`, but only of what is wanted: `seek` says, by its names, who wants a thing.
 
-    What is not wanted costs the question and nothing else. Each event comes with what `seek` said, and a number:
+    What is not wanted costs that call and nothing else. Each event comes with what `seek` said, and a number:
     numbers count what may have happened in an entry, wanted or not, so that a position and a number say where in
     history an event is, the same at every reading: the number is the event's index. `after` a number only what
     follows it is looked at.
@@ -259,7 +259,7 @@ class _Thing(NamedTuple):
     mode: str = ""
     meta: str = ""
     principal: str = ""
-    """Of who did it without a session."""
+    """Of the one that did it without a session."""
 
 
 def _event(applied: Applied, thing: _Thing, who_of: WhoOf, number: int) -> Event:
@@ -299,7 +299,7 @@ _NAMELESS_IF_ANY: frozenset[type[Outcome]] = frozenset({SlotsSealed, SlotsOpened
 
 
 def _names_of(command: Command, outcome: Outcome) -> tuple[str, ...] | None:
-    """The names an outcome happened to; None: nothing happened that is told."""
+    """The names an outcome happened to; None: it makes no event."""
     kind = type(outcome)
     asked_by = _ASKED_BY.get(kind)
     if asked_by is None:
@@ -332,7 +332,7 @@ def _is_any(command: Command, outcome: Outcome) -> bool:
         case SlotsSealed(closed=0) | SlotsOpened(slots=0) | HomesResumed(homes=0):
             return False
         case HomeClosing():
-            # Who seals asks again and again until nothing is left: that it is closing is told when it begins.
+            # Sealing is retried until nothing is left: the event is for the moment when closing begins.
             return isinstance(command, CloseHome)
         case _:
             return True
@@ -385,7 +385,7 @@ def _of_service(command: Command, outcome: Outcome) -> _Thing:
 
 
 def _of_placing(command: Command, outcome: Outcome) -> _Thing:
-    """What happened to where names are at home."""
+    """What happened to the placement of names."""
     match outcome:
         case MapTaken():
             on_their_way = f"slots that leave {outcome.closing}, that arrive {outcome.arriving}"

@@ -89,7 +89,7 @@ def _replace(cells: CellState, placed: CellMap) -> CellsApplied | Refused:
     cells.set_records(records)
     # What has become leased was not, and is confirmed before it grants again; what was split off is as it was.
     fresh = cells.open_leased() - before - set(added)
-    # What need not be confirmed any more, as there is nobody left to, is not waited for.
+    # What needs no confirmation any more, as no cell is left to give it, is not waited for.
     eased = before - cells.open_leased()
     cells.lapsed = ((cells.lapsed & records.keys()) | inherited | fresh) - eased
     cells.draining.clear()
@@ -211,7 +211,7 @@ def _found_record(state: State, prefix: str) -> tuple[CellState, HomeRecord] | R
 
 
 def _send_on(state: State, cells: CellState, prefix: str) -> None:
-    """Tell all who wait for a name of the prefix where it goes, first come first."""
+    """Redirect all waiters for names of the prefix, first come first."""
     _refuse_waiters(state, cells, {prefix}, None)
 
 
@@ -223,7 +223,7 @@ def _refuse_waiters(state: State, cells: CellState, prefixes: set[str], answer: 
         waiter = state.waiters[ticket]
         freed += waiter.ask.names
         end_wait(state, waiter, answer or refuse_away(cells, waiter.ask.names) or suspended(""))
-    # Names of other prefixes that the same requests stood in line for.
+    # Names of other prefixes that the same requests were queued for.
     hand_on(state, freed)
 
 
@@ -231,12 +231,12 @@ def _end_holders(state: State, cells: CellState, prefixes: set[str]) -> int:
     """End the sessions that hold names of these prefixes, and the waits for them.
 
     The sessions, not the holds alone: a client that is not connected, or whose grant is still on its way, learns
-    of the end of its session and of nothing less. What it held is granted to nobody while it may trust it (G7):
+    of the end of its session and of nothing less. What it held is not granted while the client may trust it (G7):
     until the session would have ended by itself.
     """
     if not prefixes:
         return 0
-    # First: what becomes free must not be handed to anybody.
+    # First: what becomes free must not be granted to a waiter.
     _refuse_waiters(state, cells, prefixes, None)
     names = [name for name in (*state.held, *state.crowds) if cells.prefix_of(name) in prefixes]
     ending = sorted({hold.session for name in names for hold in state.holders(name)})

@@ -3,8 +3,8 @@
 1.  *The machine is fed.* All that decides an outcome is in the entries and in the state they made. The same
     entries make the same state, to the byte (G12).
 2.  *Entries come in order, without gaps.* Each is applied whole: time first, then its commands one by one.
-3.  *Time is what entries say has elapsed*, capped: a leader that was paused does not expire the world, and the
-    time nobody led does not count. All that is due ends before anything is granted. The time of day is kept
+3.  *Time is what entries say has elapsed*, capped: a leader that was paused does not expire the world, and time
+    without a leader does not count. All that is due ends before anything is granted. The time of day is kept
     beside it for people to read, and decides nothing.
 4.  *Fences only grow* (G1). One counter for all names; each grant takes the next number, a break skips one, a
     restore skips more than were lost. It is part of the state, so no restart, snapshot or trim takes it back.
@@ -15,13 +15,13 @@
 9.  *All or nothing* (G8): several names are granted in one step, and a waiter holds nothing.
 10. *Every request ends, once* (G9); asked again, it is answered the same.
 11. *Free names cost nothing* (G11): every table follows what is held, awaited or alive.
-12. *A name asked for with a least time is granted to nobody before that has passed*, counted from its grant,
-    however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. Who
-    had it is no exception: its run was done.
+12. *A name asked for with a least time is not granted again before that has passed*, counted from its grant,
+    however the hold ends: by release, by expiry, with its session. An operator's break alone ends it earlier. The
+    last holder is no exception: its run was done.
 13. *Nothing is granted that the policy at that position forbids* (G13). Where there is none, all is allowed.
 14. *A name is granted by its shard alone*. Where there are several, each machine knows its own slots. One that
     moves is closed to newcomers, drained in the order of its queues, and opened above every fence its names ever
-    had: no two machines grant it, nobody is overtaken, and no fence of it goes back.
+    had: no two machines grant it, no waiter is overtaken, and no fence of it goes back.
 15. *A name is granted by its home cell alone*, in the same way, where there are several (`cells`).
 
 Where each law lives: `sessions` (time, sessions), `anchors` (the time of day), `grants` (12), `queues` (6, 9),
@@ -166,7 +166,7 @@ class Machine:
 
     @property
     def fence(self) -> int:
-        """The greatest fence given away so far."""
+        """The greatest fence given out so far."""
         return self.state.fence
 
     def apply(self, position: int, entry: Entry) -> Applied:

@@ -1,7 +1,8 @@
 """Outcomes: what became of a command, and what an entry caused besides.
 
 Each command of an entry has one outcome, in the same order. What happens to others on the way (a waiter is
-granted, a hold runs out, a session ends) is a *notice*: it names whom it concerns, so that the node can tell them.
+granted, a hold runs out, a session ends) is a *notice*: it names whom it concerns, so that the node can notify
+them.
 
 Refusals are outcomes, not exceptions: every replica must come to the same one, and so must a repetition.
 """
@@ -39,7 +40,7 @@ class Code(Enum):
     ELSEWHERE = "elsewhere"
     """The name is at home in another cell. The words of the detail are its name and its addresses."""
     MOVING = "moving"
-    """The home of the name moves, and grants nothing at the moment. Asking again soon helps."""
+    """The home of the name moves, and grants nothing at the moment. To retry soon helps."""
     SUSPENDED = "suspended"
     """The home of the name is not confirmed by another cell, and grants nothing until it is."""
     ARRIVING = "arriving"
@@ -108,7 +109,7 @@ class Queued(Struct, frozen=True, gc=False, array_like=True, tag="queued"):
 
     ticket: int
     ahead: int
-    """How many stand before it, in the longest of its queues."""
+    """How many are before it, in the longest of its queues."""
 
 
 class Busy(Struct, frozen=True, gc=False, array_like=True, tag="busy"):
@@ -125,13 +126,13 @@ class TimedOut(Struct, frozen=True, gc=False, array_like=True, tag="timedout"):
 
 
 class Link(Struct, frozen=True, gc=False, array_like=True):
-    """One step of a circle: the owner waits for `name`, which the next owner has, or stands before it for."""
+    """One step of a circle: the owner waits for `name`, which the next owner holds, or is queued before it for."""
 
     session: int
     owner: str
     name: str
     fence: int
-    """Of the hold the next owner has; 0 if that owner stands before this one in the queue."""
+    """Of the hold the next owner has; 0 if that owner is before this one in the queue."""
     since_at: int
     """When the next owner was granted the hold, or joined the queue."""
 
@@ -146,7 +147,7 @@ class Deadlock(Struct, frozen=True, gc=False, array_like=True, tag="deadlock"):
 
 
 class ShardLink(Link, frozen=True, gc=False, array_like=True):
-    """One step of a circle that goes through several shards. Its `since_at` is on the clock of who is told."""
+    """One step of a circle through several shards. Its `since_at` is on the clock of the shard that refuses."""
 
     shard: int = 0
     """Where this owner waits: its session, and the fence, are of that shard."""
@@ -240,7 +241,7 @@ class MapTaken(Struct, frozen=True, gc=False, array_like=True, tag="maptaken"):
 
 
 class SlotsSealed(Struct, frozen=True, gc=False, array_like=True, tag="slotssealed"):
-    """So many slots were closed, and of so many something is left."""
+    """How many slots were closed, and of how many something is left."""
 
     closed: int
     closing: int
@@ -254,7 +255,7 @@ class SlotsOpened(Struct, frozen=True, gc=False, array_like=True, tag="slotsopen
 
 
 class SlotsForced(Struct, frozen=True, gc=False, array_like=True, tag="slotsforced"):
-    """So many holds of closing slots were broken, and so many waiters sent on."""
+    """How many holds of closing slots were broken, and how many waiters were redirected."""
 
     holds: int
     waiters: int
@@ -372,7 +373,7 @@ class HoldEnded(Struct, frozen=True, gc=False, array_like=True, tag="holdended")
     by: str = ""
     """Who broke it, as a session's `meta` says it."""
     delay_ms: int = 0
-    """The lock-delay that was asked for: for so long the name is granted to nobody."""
+    """The lock-delay that was requested: for so long the name is not granted."""
 
 
 class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessionended"):
@@ -384,7 +385,7 @@ class SessionEnded(Struct, frozen=True, gc=False, array_like=True, tag="sessione
     """Name and fence of each."""
     tickets: tuple[int, ...]
     meta: str = ""
-    """What its client said of itself: from here on nobody else knows."""
+    """What its client said of itself: the machine forgets it with this notice."""
     principal: str = ""
     owners: tuple[str, ...] = ()
     """Of each hold."""

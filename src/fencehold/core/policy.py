@@ -1,18 +1,18 @@
 """Policy: who may do what, and how much of it, as replicated data. What it means is worked out in `rulebook`.
 
-1. *Deny by default.* While there is no policy (revision 0) everybody may do everything. From the first change on,
-   a principal that is no user, or a disabled one, may do nothing.
+1. *Deny by default.* While there is no policy (revision 0) every client may do everything. From the first change
+   on, a principal that is no user, or a disabled one, may do nothing.
 2. A user has roles, a role has rules, a rule allows verbs on one name or on all names with a prefix, on one tier
    or on both. *The most specific rule decides*: an exact name beats every prefix, a longer prefix a shorter one.
    Of rules equally specific, of several roles, the verbs add up; but one that allows nothing forbids all of them.
 3. `admin` is about the service, not about names: it is allowed on the prefix "" or not at all.
 4. A user whose name ends with ``*`` stands for all principals that begin with the rest, each by itself, unless a
    longer one matches. It has no secret: certificates say who such principals are.
-5. It is changed by one command, whole or not at all, and only by who knows the revision it changes. A change never
-   leaves the service without an administrator, so nobody can be locked out by a slip.
+5. It is changed by one command, whole or not at all, and only by a caller that knows the revision it changes. A
+   change never leaves the service without an administrator, so no slip can lock all of them out.
 6. Secrets are here as salted hashes only, tokens as hashes. They are opaque to the machine, but for this: a
    session that was opened with a token ends with it. When a token expires is a matter of the time of day, which
-   the machine does not know: that is asked where somebody logs in.
+   the machine does not know: that is checked at login.
 """
 
 import re
@@ -36,7 +36,7 @@ SECRET_BYTES_MAX = 512
 """Of the hash of one."""
 TOKENS_MAX, TOKENS_PER_USER_MAX = 10_000, 64
 TOKEN_ID_LENGTH = 16
-"""A token is called by so many digits of its hash: who finds one that leaked can work out which it is."""
+"""The id of a token is so many digits of its hash: of a token that leaked, anyone can work out which it is."""
 
 WILD = "*"
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -46,7 +46,7 @@ _SECONDS_MAX = 1 << 40
 class Verb(Enum):
     """What a right is about."""
 
-    # By identity: an Enum's own is a call in Python, for every name that anybody asks for.
+    # By identity: an Enum's own is a call in Python, for every name of every request.
     __hash__ = object.__hash__
 
     ACQUIRE = "acquire"
@@ -56,13 +56,13 @@ class Verb(Enum):
     BREAK = "break"
     """End the holds of others on it."""
     EVENTS = "events"
-    """Be told, beside `observe`, what happens to it as it happens."""
+    """Watch, with `observe` as well, what happens to it as it happens."""
     ADMIN = "admin"
     """Change the policy; back up; speak as a node."""
 
 
 class QuotaMode(Enum):
-    """What becomes of what is beyond a quota."""
+    """What happens to a request beyond a quota."""
 
     ENFORCE = "enforce"
     COUNT = "count"
@@ -92,7 +92,7 @@ class Token(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     made_s: int = 0
     """In Unix seconds, as is the next; for people."""
     expires_s: int = 0
-    """From when on it admits nobody; 0: never."""
+    """From when on it is no longer accepted; 0: never."""
 
 
 class User(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -152,12 +152,12 @@ class PolicyChange(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 def token_id(digest: str) -> str:
-    """What a token is called, by its hash."""
+    """The id of a token, by its hash."""
     return digest[:TOKEN_ID_LENGTH]
 
 
 def changed(policy: Policy, change: PolicyChange) -> Policy | Refused:
-    """The policy after a change, or why there is none such."""
+    """The policy after a change, or why the change is refused."""
     users = dict(policy.users)
     for name, user in change.users.items():
         if user is None:
@@ -169,7 +169,7 @@ def changed(policy: Policy, change: PolicyChange) -> Policy | Refused:
             users[name] = replace(user, secrets=secrets, tokens=tokens or None)
     for name, tokens_of in change.tokens.items():
         if name not in users:
-            return Refused(Code.USAGE, f"a token is of a user, and {name!r} is none")
+            return Refused(Code.USAGE, f"a token belongs to a user, and there is no user {name!r}")
         # None, and not an empty table: a user without tokens has the bytes it always had.
         users[name] = replace(users[name], tokens=_merged(users[name].tokens or {}, tokens_of) or None)
     after = Policy(
@@ -202,10 +202,10 @@ def _wrong_users(policy: Policy) -> str:
             return wrong
         unknown = [role for role in user.roles if role not in policy.roles]
         if unknown:
-            return f"user {name!r} has the role {unknown[0]!r}, which there is not"
+            return f"user {name!r} has the role {unknown[0]!r}, which does not exist"
         secrets = user.secrets or ()
         if name.endswith(WILD) and secrets:
-            return f"user {name!r} stands for many: it has no secret"
+            return f"user {name!r} is a pattern: it has no secret"
         if len(secrets) > SECRETS_PER_USER_MAX or any(not 0 < len(each) <= SECRET_BYTES_MAX for each in secrets):
             return (
                 f"user {name!r} has at most {SECRETS_PER_USER_MAX} secrets, as hashes of {SECRET_BYTES_MAX} bytes"
@@ -219,7 +219,7 @@ def _wrong_users(policy: Policy) -> str:
 
 def _wrong_tokens(name: str, tokens: dict[str, Token]) -> str:
     if name.endswith(WILD):
-        return f"user {name!r} stands for many: it has no token"
+        return f"user {name!r} is a pattern: it has no token"
     if len(tokens) > TOKENS_PER_USER_MAX:
         return f"user {name!r} has at most {TOKENS_PER_USER_MAX} tokens, not {len(tokens)}"
     for key, token in tokens.items():
@@ -287,7 +287,7 @@ def _wrong_whole(policy: Policy) -> str:
         if count > most:
             return f"a policy has at most {most} {what}, not {count}"
     if not any(is_admin(policy, user) for user in policy.users.values()):
-        return "a policy has at least one enabled user with the right admin: nobody could change it otherwise"
+        return "a policy has at least one enabled user with the right admin: without one it could never change"
     return ""
 
 
@@ -299,7 +299,7 @@ def is_admin(policy: Policy, user: User) -> bool:
 
 
 def for_efficiency(policy: Policy) -> Policy:
-    """What of a policy is about the tier without a journal, as that machine is told it: it knows of one tier."""
+    """The part of a policy that is about the tier without a journal, as its machine gets it: it knows one tier."""
     roles = {
         name: Role(tuple(replace(rule, tier="any") for rule in role.rules if rule.tier != "correctness"))
         for name, role in policy.roles.items()

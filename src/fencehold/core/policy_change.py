@@ -5,8 +5,8 @@
    were opened with a token that was revoked. That is no clean end:
    their names stay ungranted for the lock-delay that was asked for.
 3. Waiters whose principal may not acquire all their names any more are refused in the same step, before anything
-   that became free is handed on. So all who wait may have what they wait for, and a grant to a waiter need not be
-   looked at again.
+   that became free is handed on. So every waiter may have what it waits for, and is not checked again when it is
+   granted.
 """
 
 from fencehold.core.commands import ChangePolicy, FollowPolicy
@@ -21,7 +21,7 @@ from fencehold.core.state import State
 
 
 def change_policy(state: State, command: ChangePolicy) -> PolicyChanged | Refused:
-    """Change the policy, if an administrator asks for it who knows it as it is."""
+    """Change the policy, if an administrator asks for it that knows the present revision."""
     book = state.rulebook
     if book is not None and Verb.ADMIN not in book.rights_of(command.principal).everywhere:
         return denied(command.principal, Verb.ADMIN, "")

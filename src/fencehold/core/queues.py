@@ -25,12 +25,12 @@ from fencehold.placement.slots import slot_of
 
 
 def ahead(state: State, names: Iterable[str]) -> int:
-    """How many would stand before a newcomer, in the longest of the queues."""
+    """How many would be before a newcomer, in the longest of the queues."""
     return max(len(state.queues.get(name, ())) for name in names)
 
 
 def place_of(state: State, waiter: Waiter) -> int:
-    """How many stand before the waiter now, in the longest of its queues."""
+    """How many are before the waiter now, in the longest of its queues."""
     return max(_place_in(state.queues[name], waiter.ticket) for name in waiter.ask.names)
 
 
@@ -47,7 +47,7 @@ def limit_awaited(state: State, name: str) -> int:
 
 
 def join(state: State, session: Session, ask: Acquire) -> Waiter:
-    """Stand at the end of the queue of each name."""
+    """Join the end of the queue of each name."""
     state.ticket += 1
     until_at = state.now_at + ask.wait_ms if ask.wait_ms > 0 else 0
     waiter = Waiter(state.ticket, ask, state.now_at, until_at)
@@ -179,7 +179,7 @@ def hand_on(state: State, names: Iterable[str]) -> None:
 def _is_next(state: State, waiter: Waiter) -> bool:
     mode = waiter.ask.mode
     if state.arriving and any(slot_of(name) in state.arriving for name in waiter.ask.names):
-        # Nobody has it here, and somebody may elsewhere.
+        # No session holds it here, and one may elsewhere.
         return False
     return all(
         next(iter(state.queues[name])) == waiter.ticket and state.admits(name, mode) for name in waiter.ask.names

@@ -1,12 +1,12 @@
 """Quotas: how much a principal has, and what names with a prefix come to, against what the policy allows.
 
 1. What is counted follows from the state: sessions, holds and waiters of each principal, holds and waiters under
-   each prefix that has a quota. It stands in no snapshot; a restored machine counts anew. Where there is no quota,
+   each prefix that has a quota. It is in no snapshot; a restored machine counts anew. Where there is no quota,
    nothing is counted.
 2. Names held and awaited count together, as they do for a session (`limits`): a grant to a waiter exceeds nothing.
 3. A quota that only counts refuses nothing. How often either kind was met is tallied by each replica for itself,
    for people: no outcome depends on it.
-4. How many commands a second come is no matter of the state: the node counts those.
+4. Commands per second are not part of the state: the node counts those.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Had:
 
 
 class Usage:
-    """What everybody has, while there are quotas."""
+    """What every principal has, while there are quotas."""
 
     __slots__ = ("book", "exceeded", "principals", "under")
 
@@ -57,7 +57,7 @@ class Usage:
         self._forget_if_nothing(principal)
 
     def add_names(self, principal: str, names: tuple[str, ...], count: int, waiters: int = 0) -> None:
-        """Names came into somebody's hands, or queue, or left them."""
+        """A principal acquired names or queued for them; or, with a `count` below 0, no longer does."""
         had = self._had(principal)
         had.holds += count * len(names)
         had.waiters += waiters
@@ -92,7 +92,7 @@ class Usage:
 
 
 def counted(state: State, book: Rulebook) -> Usage | None:
-    """What everybody has in a state, from a look at all of it; None: no quota is there to need it."""
+    """What every principal has in a state, from a scan of all of it; None: there is no quota to need it."""
     if not book.policy.quotas:
         return None
     before = state.usage
@@ -207,7 +207,7 @@ def _refuse_terms(usage: Usage, quota: NamedQuota, session: Session, ask: Acquir
         refusal = usage.refusal(quota, "wait_ms", most_ms, f"a wait is at most {shown(most_ms / 1000)}")
         if refusal is not None:
             return refusal
-    # A hold without a ttl of its own lives as long as its session: that long after its client was last heard of.
+    # A hold without a ttl of its own lives as long as its session: that long after its client was last heard from.
     return _refuse_ttl(usage, quota, ask.ttl_ms or session.ttl_ms)
 
 

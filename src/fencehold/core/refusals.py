@@ -1,8 +1,8 @@
 """Refusals: a request that the state refused is journaled as its refusal, where that is shorter.
 
 A refused request changes nothing but what is remembered under its id, and may be 18 kB long: 64 names and
-metadata. Who asks in vain again and again would fill a journal with names that nobody has. So a leader, which
-knows the outcome before it writes, puts a `Refuse` in the place of such a request:
+metadata. A client that is refused again and again would fill a journal with names that are not held. So a leader,
+which knows the outcome before it writes, puts a `Refuse` in place of such a request:
 
 1. The state it leads to is the same, to the byte, and so are the notices.
 2. What was answered from memory, or asked by a session that has ended, is put in the same way: a `Refuse` is
@@ -17,19 +17,19 @@ from fencehold.core.outcomes import Applied, Busy, NoSession, Outcome, Refused
 from fencehold.core.state import Session, State
 
 _NAMES_MAX, _META_MAX = 2, 128
-"""What asks for no more is left as it is: it is about as short as its refusal."""
+"""A request with no more is left as it is: it is about as short as its refusal."""
 
 _UNREAD = Busy("")
-"""In the place of an answer that is not looked at."""
+"""In place of an answer that is not read."""
 
 
 def refuse(state: State, session: Session, command: Refuse) -> Busy | Refused:
-    """What was found when it was asked for."""
+    """The answer that the leader found."""
     return command.answer
 
 
 def shortened(entry: Entry, applied: Applied) -> Entry:
-    """The entry with refusals in the place of long requests that came to nothing; itself, if there are none."""
+    """The entry with refusals in place of long requests that were refused; itself, if there are none."""
     repeated = set(applied.repeated)
     commands = tuple(
         _shortened(command, outcome, index in repeated)

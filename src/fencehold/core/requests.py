@@ -2,13 +2,13 @@
 
 The law of repetition (G9), in one place:
 
-1. A request id that was answered is answered the same again; one that still waits is told so again.
+1. A request id that was answered is answered the same again; one that still waits is answered `Queued` again.
 2. An id the client has acknowledged (`answered`) is never to be repeated; a repetition is a usage error.
 3. Direct answers are forgotten when acknowledged; final answers of requests that had waited, when settled and
    acknowledged. Direct answers arrive in order, so one number acknowledges them; final ones come in any order.
 4. A request whose cancellation came first is answered as cancelled: it can no longer be acted upon.
-5. So many answers are remembered (`Limits.answers_per_session_max`), and so many names in them. The names are the
-   leader's to look at, before a request is journaled: journals hold sessions that had more.
+5. So many answers are remembered (`Limits.answers_per_session_max`), and so many names in them. The names are
+   checked by the leader alone, before a request is journaled: journals hold sessions that had more.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from fencehold.core.queues import place_of
 from fencehold.core.state import Session, State
 
 NAMES_REMEMBERED_MAX = 16_384
-"""Names in a session's remembered answers, 4 MiB at the most: beyond it nothing is taken that is about many."""
+"""Names in a session's remembered answers, at most 4 MiB: beyond it no request about several names is taken."""
 
 Asked = TypeVar("Asked", bound=Request)
 
@@ -76,13 +76,13 @@ def has_room(state: State, session: Session) -> bool:
 
 
 def too_many_answers(state: State) -> Refused:
-    """What is said when there is no room for one more."""
+    """The refusal when there is no room for one more."""
     limit = state.limits.answers_per_session_max
     return Refused(Code.LIMIT, f"{limit} answers await acknowledgement; say which have arrived")
 
 
 def names_remembered(session: Session) -> int:
-    """How many names a session's remembered answers tell."""
+    """How many names a session's remembered answers have."""
     count = 0
     for answers in (session.answers, session.final_answers):
         for answer in answers.values():
@@ -94,14 +94,14 @@ def names_remembered(session: Session) -> int:
 
 
 def too_many_names() -> Refused:
-    """What is said when the remembered answers tell too many names."""
+    """The refusal when the remembered answers have too many names."""
     return Refused(
         Code.LIMIT, f"answers with {NAMES_REMEMBERED_MAX} names await acknowledgement; say which have arrived"
     )
 
 
 def negative(number: int) -> Refused:
-    """What is said to an id that can be none: below zero, waits without an id have their keys."""
+    """The refusal of an id that cannot be one: below zero, waits without an id have their keys."""
     return Refused(Code.USAGE, f"a request id is above 0, or 0 for none, not {number}")
 
 
@@ -114,7 +114,7 @@ def settle(state: State, command: Settle) -> Outcome:
     for number in command.requests:
         answer = session.final_answers.pop(number, None)
         if answer is not None and number > session.answered:
-            # A copy of the request may still be on its way, until the client acknowledges the id itself.
+            # A copy of the request may still be in flight, until the client acknowledges the id itself.
             session.answers[number] = answer
     return Settled(session.id)
 

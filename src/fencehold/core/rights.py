@@ -3,8 +3,8 @@
 1. What is granted, extended or broken is checked where it is decided. There is no gap between check and act: both
    are at one position, on every replica.
 2. What is held stays held when only `acquire` is taken away, until it is released or runs out: it is not extended.
-3. A refusal says nothing of a name but what it was asked for with. To one who may neither acquire nor observe a
-   name, a release that fails does not say why.
+3. A refusal says nothing of a name beyond what the request said. To a principal that may neither acquire nor
+   observe a name, a release that fails does not say why.
 """
 
 from fencehold.core.commands import Acquire, Break, Extend, OpenSession, Release
@@ -18,19 +18,19 @@ _OF_ITS_OWN = {Verb.ACQUIRE, Verb.OBSERVE}
 
 
 def principal_of(command: OpenSession | Break) -> str:
-    """Who asks; empty if nobody was asked."""
+    """The principal that asks; empty if it is not known."""
     principal: str = getattr(command, "principal", "")
     return principal
 
 
 def token_of(command: OpenSession) -> str:
-    """With which token of the policy somebody came; empty if with none."""
+    """The token of the policy that the client authenticated with; empty if none."""
     token: str = getattr(command, "token", "")
     return token
 
 
 def refuse_opener(state: State, command: OpenSession) -> Refused | None:
-    """Why somebody gets no session, if so."""
+    """Why a principal gets no session, if so."""
     principal = principal_of(command)
     rights = None if state.rulebook is None else state.rulebook.rights_of(principal)
     if rights is None or rights.is_there(token_of(command)):
@@ -50,7 +50,7 @@ def refuse_acquire(state: State, session: Session, command: Acquire | Extend) ->
 
 
 def refuse_release(state: State, session: Session, command: Release) -> Refused | None:
-    """Why a release is not looked at, if so. What is its own, or was taken from it, a session may always name."""
+    """Why a release is not considered, if so. A session may always name what is its own, or was taken from it."""
     if state.rulebook is None:
         return None
     for name in command.names:
@@ -63,7 +63,7 @@ def refuse_release(state: State, session: Session, command: Release) -> Refused 
 
 
 def refuse_break(state: State, command: Break) -> Refused | None:
-    """Why somebody may not break the holds of others, if so."""
+    """Why a principal may not break the holds of others, if so."""
     principal = principal_of(command)
     if state.rulebook is None or state.rulebook.rights_of(principal).may(Verb.BREAK, command.name):
         return None
@@ -71,12 +71,12 @@ def refuse_break(state: State, command: Break) -> Refused | None:
 
 
 def refuse_placing(state: State, principal: str) -> Refused | None:
-    """Why somebody may not move slots, if so."""
+    """Why a principal may not move slots, if so."""
     if state.rulebook is None or Verb.ADMIN in state.rulebook.rights_of(principal).everywhere:
         return None
     return denied(principal, Verb.ADMIN, "")
 
 
 def may_see(state: State, session: Session, name: str) -> bool:
-    """Whether the principal of a session may be told who has a name, and how many wait for it."""
+    """Whether the principal of a session may see who holds a name, and how many wait for it."""
     return state.rulebook is None or state.rulebook.rights_of(session.principal).sees(name)

@@ -1,8 +1,8 @@
-"""The rulebook: a policy worked out, so that a question costs a look or two into a table.
+"""The rulebook: a policy worked out, so that a check costs a table lookup or two.
 
 1. What a principal may do to a name is worked out once and remembered, for so many names; a change of the policy
    makes another rulebook, so nothing remembered outlives it.
-2. It is a function of the policy alone. It stands in no snapshot, and every replica makes the same.
+2. It is a function of the policy alone. It is in no snapshot, and every replica makes the same.
 """
 
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from fencehold.core.outcomes import Code, Refused
 from fencehold.core.policy import ANY_NAME, WILD, Policy, Quota, Rule, Token, User, Verb
 
 REMEMBERED_MAX = 65_536
-"""Names for which is remembered what they allow, of all principals together."""
+"""Names for which the verbs are cached, of all principals together."""
 SHORT = 4
-"""With so many lengths of prefixes, to look takes no longer than to remember, and nothing has to be forgotten."""
+"""With at most so many lengths of prefixes, a search takes no longer than a cache would, and needs none."""
 PRINCIPALS_MAX = 16_384
-"""Principals that are remembered: those without a user of their own are as many as come."""
+"""Principals that are cached: those without a user of their own have no bound."""
 
 Verbs = frozenset[Verb]
 NOTHING: Verbs = frozenset()
@@ -24,7 +24,7 @@ _LAST = "\U0010ffff"
 
 
 class Decided(NamedTuple):
-    """What is allowed on a name, and by which rule of which role, for people."""
+    """What is allowed on a name, and by which rule of which role; for people."""
 
     verbs: Verbs
     role: str
@@ -51,14 +51,14 @@ class Rights:
         self._book = book
         self.principal = principal
         self.user = None if user is None or user.disabled else user
-        """None: nobody, and nothing is allowed."""
+        """None: not a user, or disabled; nothing is allowed."""
         self.quota = book.quota_of(principal)
         self._exact: dict[str, Verbs] = {}
         self._prefixes: dict[str, Verbs] = {}
         for rule in book.rules_of(self.user):
             table, text = (self._exact, rule.name) if rule.name is not None else (self._prefixes, rule.prefix)
             verbs, before = frozenset(rule.allow), table.get(text or "")
-            # Nothing is more than something: a rule that allows nothing is there to forbid.
+            # Nothing outranks something: a rule that allows nothing is there to forbid.
             table[text or ""] = verbs if before is None else (before | verbs if before and verbs else NOTHING)
         self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
         self._is_short = len(self._lengths) <= SHORT
@@ -66,7 +66,7 @@ class Rights:
         self._bounds: list[str] | None = None
 
     def is_there(self, token: str) -> bool:
-        """Whether it is a user, and has the token that it came with, if it came with one."""
+        """Whether it is a user, and still has the token that it authenticated with, if any."""
         return self.user is not None and (not token or token in (self.user.tokens or ()))
 
     def on(self, name: str) -> Verbs:
@@ -106,27 +106,27 @@ class Rights:
         return verb in self.on(name)
 
     def sees(self, name: str) -> bool:
-        """Whether it may be told who has a name."""
+        """Whether it may see who holds a name."""
         return Verb.OBSERVE in self.on(name)
 
     def hears(self, name: str) -> bool:
-        """Whether it may be told what happens to a name, as it happens: that says who has it, too."""
+        """Whether it may watch what happens to a name: that shows who holds it, too."""
         return {Verb.EVENTS, Verb.OBSERVE} <= self.on(name)
 
     @property
     def hears_all(self) -> bool:
-        """Whether it hears of every name there may be: no rule that is more specific takes that from it."""
+        """Whether it may watch every name there may be: no rule that is more specific takes that from it."""
         tables = (self._exact, self._prefixes)
         heard = all({Verb.EVENTS, Verb.OBSERVE} <= verbs for table in tables for verbs in table.values())
         return heard and ANY_NAME in self._prefixes
 
     def seen(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of some names that it may be told of."""
+        """Those of some names that it may see."""
         return tuple(name for name in names if self.sees(name))
 
     @property
     def everywhere(self) -> Verbs:
-        """What is allowed where no rule is more specific: what is about no name is judged by it."""
+        """What is allowed where no rule is more specific: it decides what is about no name."""
         return self._prefixes.get(ANY_NAME, NOTHING)
 
     def may_somewhere(self, verb: Verb, prefix: str) -> bool:
@@ -142,7 +142,7 @@ class Rights:
     def next_bound(self, name: str) -> str:
         """A text from which on names may be seen again, when this one may not be; empty: no name after it may.
 
-        It is made of rules alone: to tell it tells of no name that is in use.
+        It is made of rules alone: it reveals no name that is in use.
         """
         if self._bounds is None:
             texts = [*self._exact, *self._prefixes]
@@ -161,13 +161,13 @@ class Rights:
 
 
 def _just_before(text: str) -> str:
-    """A text before this one, and after nearly all that is."""
+    """A text before this one, and after nearly all that are."""
     last = ord(text[-1]) if text else 0
     return text[:-1] + (chr(last - 1) + _LAST if last > 1 and not 0xD800 <= last - 1 <= 0xDFFF else "")
 
 
 class Rulebook:
-    """The rights of everybody, by principal."""
+    """The rights of all principals."""
 
     __slots__ = ("_patterns", "_quotas", "_rights", "_tokens", "policy", "prefix_quotas", "remembered")
 
@@ -180,7 +180,7 @@ class Rulebook:
         """By name, those of prefixes."""
         self._rights: dict[str, Rights] = {}
         self._tokens: dict[str, tuple[str, Token]] | None = None
-        """By hash, with whose they are; made when somebody first shows one."""
+        """By hash, with their users; made when a client first shows one."""
         self._patterns = sorted((name[:-1] for name in policy.users if name.endswith(WILD)), key=len, reverse=True)
         of_principals = [(name, quota) for name, quota in policy.quotas.items() if quota.principal is not None]
         self._quotas = sorted(of_principals, key=lambda each: _rank(each[1].principal or ""))
@@ -201,7 +201,7 @@ class Rulebook:
 
     def user_of(self, principal: str) -> User | None:
         """The user that a principal is, by its own name or by how it begins."""
-        # A principal that calls itself as a pattern is written is none of those that it stands for.
+        # A principal whose name is spelled like a pattern is not matched by it.
         if not principal or principal.endswith(WILD):
             return None
         user = self.policy.users.get(principal)
@@ -232,7 +232,7 @@ class Rulebook:
         return [(role, rule) for role in user.roles for rule in roles[role].rules if rule.tier != "efficiency"]
 
     def forget(self) -> None:
-        """Forget what was worked out: it is as much as may be."""
+        """Clear the cache: it is full."""
         self.remembered = 0
         for rights in self._rights.values():
             rights.forget()
@@ -248,7 +248,7 @@ def _fits(pattern: str, principal: str) -> bool:
 
 
 def denied(principal: str, verb: Verb, name: str) -> Refused:
-    """What is said to one who has no right; nothing is said of the name but what it was asked for with."""
+    """The refusal of a principal without the right; it says nothing of the name beyond what the request said."""
     who = repr(principal) if principal else "a connection that has not said who it is"
     words = {Verb.ADMIN: "administer this service", Verb.EVENTS: f"hear of events of {name!r}"}
     what = words.get(verb, f"{verb.value} {name!r}")
@@ -256,12 +256,12 @@ def denied(principal: str, verb: Verb, name: str) -> Refused:
 
 
 def unknown(principal: str) -> Refused:
-    """What is said to one who is no user, or a disabled one: the same words, so that guessing tells nothing."""
+    """The refusal of an unknown or a disabled user: the same words, so that guessing reveals nothing."""
     if not principal:
         return Refused(Code.DENIED, "this service has a policy, and this connection has not said who it is")
     return Refused(Code.DENIED, f"{principal!r} is not a user here, or is disabled")
 
 
 def revoked(principal: str) -> Refused:
-    """What is said to a user whose token is there no more."""
+    """The refusal of a user whose token was revoked."""
     return Refused(Code.DENIED, f"the token that {principal!r} came with was revoked")

@@ -1,4 +1,4 @@
-"""Sessions: how they begin, go on and end, and what the passing of time ends.
+"""Sessions: how they begin, are renewed and end, and what the passing of time ends.
 
 1. A session lives `ttl_ms` after its last renewal; after its connection was lost, `grace_ms` unless renewed.
 2. It ends whole: in one step all it held is free and all it waited for is withdrawn (G6).
@@ -78,14 +78,14 @@ def close_session(state: State, command: CloseSession) -> Closed | NoSession:
 
 
 def renew(state: State, command: Renew) -> Renewed:
-    """Let sessions live on, those that have not ended."""
+    """Renew sessions, those that have not ended."""
     ended = []
     for session_id in command.sessions:
         session = state.sessions.get(session_id)
         if session is None:
             ended.append(session_id)
         else:
-            # The deadline entered for it stays where it is: when that is due, this is looked at.
+            # The deadline entered for it stays where it is: when that is due, this is checked.
             state.sessions_until[session_id] = state.now_at + session.ttl_ms
     return Renewed(state.now_at, tuple(ended))
 

@@ -1,10 +1,10 @@
 """Shape: what can be said of a command by itself, whatever the state is: that it names too much, or is too long.
 
-A leader asks before it takes a command, so that what can only be refused is in no entry and costs next to
-nothing. The machine asks again of an acquire: an entry may come from a leader that had other limits, or none.
+A leader checks before it takes a command, so that what can only be refused is in no entry and costs next to
+nothing. The machine checks an acquire again: an entry may come from a leader that had other limits, or none.
 
-The machine does not ask of a release, an extension or a break how much they name. Journals hold some that name
-more than is taken now, and must be read as they were written; so those limits are the leader's alone.
+The machine does not check how much a release, an extension or a break names. Journals hold some that name more
+than is taken now, and must be read as they were written; so those limits are the leader's alone.
 """
 
 from collections.abc import Callable
@@ -43,9 +43,9 @@ def size(text: str) -> int:
 
 
 def is_plain(limits: Limits, ask: Acquire) -> bool:
-    """Whether it asks for one name on the usual terms, short enough for certain: then there is no more to look at.
+    """Whether it asks for one name on the usual terms, short enough for certain: then there is no more to check.
 
-    Most do, and are looked at twice, by a leader and by the machine.
+    Most do, and are checked twice, by a leader and by the machine.
     """
     names = ask.names
     return (
@@ -117,12 +117,12 @@ def _refuse_permits(limits: Limits, ask: Acquire) -> Refused | None:
 
 
 def wrong_count(limits: Limits, names: tuple[str, ...]) -> Refused:
-    """What is said to a request without names, or with too many."""
+    """The refusal of a request without names, or with too many."""
     return Refused(Code.LIMIT, f"a request has 1 to {limits.names_per_request_max} names, not {len(names)}")
 
 
 def out_of_range(what: str, given_ms: int, least_ms: int, most_ms: int, *, bound_by: str = "") -> Refused:
-    """What is said to a duration that is too short or too long; `bound_by`: by what, if not by a limit."""
+    """The refusal of a duration that is too short or too long; `bound_by`: by what, if not by a limit."""
     if given_ms < least_ms:
         return Refused(Code.USAGE, f"{what} is at least {least_ms} ms, not {given_ms} ms")
     most = bound_by + shown_limit(most_ms / 1000)
@@ -145,7 +145,7 @@ def refuse_session(limits: Limits, command: OpenSession) -> Refused | None:
 
 
 def refuse_breaker(limits: Limits, command: Break) -> Refused | None:
-    """Why what is said of who breaks a hold is too much, if so."""
+    """Why the text on who breaks a hold is too long, if so."""
     if size(command.by) > limits.meta_bytes_max:
         return Refused(Code.LIMIT, f"who breaks it has at most {limits.meta_bytes_max} bytes")
     return None
@@ -194,4 +194,4 @@ JUDGES: Final[dict[type, Callable[[Limits, Any], Judged]]] = {
     OpenSessionBy: _judge_opening,
     Settle: _judge_settling,
 }
-"""What is asked of a command before a leader takes it; what is not listed here has one size and no limits."""
+"""The check of a command before a leader takes it; what is not listed here has one size and no limits."""

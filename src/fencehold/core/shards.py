@@ -1,10 +1,9 @@
 """Shards: which names a machine grants, if it is one of several.
 
-1. A machine is told once which shard it is, of how many, before anything is asked of it. That stays, is in every
-   snapshot, and cannot be told otherwise. A machine that was never told is the only one, and nothing below
-   costs it anything.
-2. It grants names whose slots it serves, and no others. Who asks for another is told its slot and its shard, and
-   nothing has happened. For a slot that is about to be served here one can stand in line.
+1. A machine is told once which shard it is, of how many, before any other command. That is permanent and in every
+   snapshot. A machine that was never told is the only one, and nothing below costs it anything.
+2. It grants names whose slots it serves, and no others. A request for another is refused with its slot and its
+   shard, and changes nothing. For a slot that is about to be served here a request can queue.
 3. What is held is released, extended and ended where it was granted, whatever the slot.
 4. A slot can move (`slot_moves`); as long as none has, nothing is looked up.
 """
@@ -51,7 +50,7 @@ def refuse_elsewhere(state: State, home: Home, ask: Acquire) -> Refused | None:
 
 
 def is_early(state: State, names: Iterable[str]) -> bool:
-    """Whether one of the names is of a slot that arrives: it is granted to nobody yet."""
+    """Whether one of the names is of a slot that arrives: it is not granted yet."""
     return any(slot_of(name) in state.arriving for name in names)
 
 
@@ -72,12 +71,12 @@ def grants(state: State, home: Home, slot: int) -> bool:
 
 
 def moved(state: State, home: Home, slot: int) -> Refused:
-    """Where the names of a slot are, as far as is known here."""
+    """The refusal that says where the names of a slot are, as far as is known here."""
     placed = state.placed or even_map(home.shards)
     shard = placed.shard_of(slot)
     return Refused(Code.MOVED, f"{slot} is a slot of shard {shard}, and this is shard {home.shard}")
 
 
 def arrives(slot: int) -> Refused:
-    """That a slot is not open here yet."""
+    """The refusal that says that a slot is not open here yet."""
     return Refused(Code.ARRIVING, f"{slot} is a slot that is moving here: something of it is still held elsewhere")

@@ -1,19 +1,19 @@
 """Moving slots from one shard to another: a slot drains, its holds are never copied.
 
 1. A newer map is taken as a whole, in one entry. A slot that is served here and is another's by the map is
-   *closing*: no new request for its names is taken here any more. What is held stays held until it ends, and who
-   waits already is served here in its turn: so the queue has one order, before the move and after it.
+   *closing*: no new request for its names is taken here any more. What is held stays held until it ends, and a
+   request that waits already is served here in its turn: so the queue has one order, before the move and after it.
 2. *Closed*: when nothing of it is held, awaited, delayed or kept any more, and above which fence: this machine's
    counter, which no fence of the slot was ever above. A slot of which nothing is left is closed in the entry that
    brings the map.
-3. *Arriving*: a slot that is this shard's by the map, and is not open here yet. Requests that can wait stand in
-   line for its names, and nothing is granted. *Open*: it was closed where it came from, by the same version of the
-   map; the counter is raised to that fence, then its names are granted, first come first.
+3. *Arriving*: a slot that is this shard's by the map, and is not open here yet. Requests that can wait are queued
+   for its names, and nothing is granted. *Open*: it was closed where it came from, by the same version of the map;
+   the counter is raised to that fence, then its names are granted, first come first.
 4. The right to grant the names of a slot is therefore always in one place: with the machine that serves it, or,
    closed, on its way to the one shard that it was closed for. It is not sent elsewhere on the way: a machine with
    slots that are closing or arriving takes no newer map.
-5. Each step is done once: told again, it is answered the same; of an older map, it is refused.
-6. An operator can force-release the holds of closing slots (`ForceSlots`); who waits for them is sent on.
+5. Each step is idempotent: repeated, it is answered the same; of an older map, it is refused.
+6. An operator can force-release the holds of closing slots (`ForceSlots`); their waiters are redirected.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from fencehold.placement.slots import SLOTS, slot_of
 
 
 def change_map(state: State, command: ChangeMap) -> MapTaken | Refused:
-    """Take the next map, unless it was made of another than the one that is known here."""
+    """Take the next map, unless it was derived from another than the one known here."""
     refusal = refuse_placing(state, command.principal)
     if refusal is not None:
         return refusal
@@ -67,7 +67,7 @@ def open_slots(state: State, command: OpenSlots) -> SlotsOpened | Refused:
             return Refused(Code.CONFLICT, detail)
         if move.stage is Stage.ARRIVING:
             opening.append(slot)
-    # Before anybody is granted: what is told is the fence that all grants here are above.
+    # Before any grant: the outcome has the fence that all grants here are above.
     above = state.fence = max(state.fence, fence)
     for slot in opening:
         state.slots[slot] = SlotMove(slot, command.version, Stage.OPEN, home.shard, fence)
@@ -80,7 +80,7 @@ def open_slots(state: State, command: OpenSlots) -> SlotsOpened | Refused:
 
 
 def force_slots(state: State, command: ForceSlots) -> SlotsForced | Refused:
-    """Break what is held of closing slots, send on who waits for it, and close what can be closed then."""
+    """Break what is held of closing slots, redirect its waiters, and close what can be closed then."""
     refusal = refuse_placing(state, command.principal)
     home = state.home
     if refusal is not None or home is None:
@@ -142,7 +142,7 @@ def _take(state: State, placed: ShardMap) -> MapTaken | Refused:
 
 
 def _place(state: State, home: Home, slot: int, shard: int, version: int) -> None:
-    """Let a slot leave, or expect it, if the map says otherwise than what stands here."""
+    """Let a slot leave, or expect it, if the map differs from where it is now."""
     is_granted = grants(state, home, slot)
     if is_granted == (shard == home.shard):
         return
@@ -187,7 +187,7 @@ def _used(state: State, names: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _send_on(state: State, home: Home, names: list[str]) -> int:
-    """Tell all who wait for one of these names where it goes, first come first."""
+    """Redirect all waiters for one of these names, first come first."""
     tickets = sorted({ticket for name in names for ticket in state.queues.get(name, ())})
     freed: list[str] = []
     for ticket in tickets:
@@ -195,7 +195,7 @@ def _send_on(state: State, home: Home, names: list[str]) -> int:
         freed += waiter.ask.names
         slot = next(slot for slot in map(slot_of, waiter.ask.names) if slot in state.draining)
         end_wait(state, waiter, moved(state, home, slot))
-    # Names of other slots that the same requests stood in line for.
+    # Names of other slots that the same requests were queued for.
     hand_on(state, freed)
     return len(tickets)
 

@@ -7,11 +7,12 @@ Layout: ``FENCEHOLD`` and the version as one byte; sections of MessagePack, each
 the head, then slices of sessions with their holds; a length of zero; the BLAKE2b hash of all before it.
 
 Version 2 has, before the hash, slices of the names that are kept for a least time, and a length of zero. It is
-written only where there are any: all else has the bytes of version 1, and can be read by what knows no other.
+written only where there are any: all else has the bytes of version 1, readable by a node that knows no other.
 
-Version 3 has those slices in any case, the policy at the end of the head, and with sessions whose they are. It is
-written only where there is a policy, or a session is somebody's: what knows of neither must not read past them.
-Tokens stand with their user, who has the bytes of before without any; what knows of no tokens refuses them.
+Version 3 has those slices in any case, the policy at the end of the head, and with sessions their principals. It
+is written only where there is a policy, or a session has a principal: a node that knows neither must not read past
+them. Tokens are stored with their user, whose bytes are as before without any; a node that knows no tokens refuses
+them.
 
 Version 4 has all that version 3 has, and at the end of the head which shard of how many it is, and the slots that
 have moved. It is written only where there are several.
@@ -20,11 +21,10 @@ Version 5 has all that version 4 has, and at the end of the head which cell it i
 It is written only where there is such a map.
 
 Version 6 has all that version 5 has, and the metadata of holds once for those that were granted together: after
-the holds of a session, which are told without, for so many of them at a time. It is written only where a hold has
-any.
+the holds of a session, which are written without it, each with a count. It is written only where a hold has any.
 
 Version 7 has all that version 6 has, and at the end of the head the map of all slots. It is written only where
-slots have moved: what knows of no such map must not read past it.
+slots have moved: a node that knows no such map must not read past it.
 """
 
 from collections.abc import Iterator
@@ -87,13 +87,13 @@ class _Head(Struct, array_like=True):
 
 
 class _AnchoredHead(_Head, array_like=True):
-    """What is written where there are anchors; what knows of none reads past them."""
+    """What is written where there are anchors; a node that knows none reads past them."""
 
     anchors: list[Anchor] = []
 
 
 class _RuledHead(_AnchoredHead, array_like=True):
-    """What is written where there is a policy, or a session is somebody's."""
+    """What is written where there is a policy, or a session has a principal."""
 
     policy: Policy = NO_POLICY
 
@@ -163,7 +163,7 @@ class Snapshot(Iterator[bytes]):
         return chunk
 
     def close(self) -> None:
-        """Stop keeping what it would still need. Needless after the end, and harmless."""
+        """Stop keeping what it would still need. Idempotent; not needed after the end."""
         self._chunks = iter(())
         if self._state.saving is self._saving:
             self._state.saving = None
@@ -201,7 +201,7 @@ def _noted(image: SessionImage, until_at: int, holds: list[Hold]) -> tuple[Any, 
     notes = [(meta, len(tuple(same))) for meta, same in groupby(holds, key=_META)]
     if not any(meta for meta, _ in notes):
         return image, until_at, holds
-    # Metadata is the last that a hold tells.
+    # Metadata is the last field of a hold.
     return image, until_at, [astuple(hold)[:-1] if hold.meta else hold for hold in holds], notes
 
 

@@ -1,8 +1,8 @@
 """Views: what can be asked of the state without changing it.
 
-What may be long is told in pages. Sessions, the holds of a name and its waiters are kept by numbers that only grow
+What may be long comes in pages. Sessions, the holds of a name and its waiters are kept by numbers that only grow
 (id, fence, ticket), each table in that order. So a page begins after a number, and what is there throughout is
-told exactly once. The first page costs what it tells; one from the middle also a copy of the table's keys.
+returned exactly once. The first page costs what it returns; one from the middle also a copy of the table's keys.
 """
 
 from bisect import bisect_right
@@ -28,12 +28,12 @@ class Page(Struct, Generic[Item], frozen=True):
     """How many there are."""
 
     def has_more(self, told: int) -> bool:
-        """Whether any come after the first so many of the page; never after none, which says nothing."""
+        """Whether any come after the first `told` of the page; never after none, which says nothing."""
         return 0 < told < self.total - self.ahead
 
 
 class HolderView(Struct, frozen=True, gc=False):
-    """How many hold a name, and who of them since when."""
+    """How many hold a name, with the oldest hold and the newest."""
 
     count: int
     oldest: Hold
@@ -41,7 +41,7 @@ class HolderView(Struct, frozen=True, gc=False):
 
 
 class NameView(Struct, frozen=True):
-    """Who has a name, who waits for it, and since when."""
+    """Who holds a name, who waits for it, and since when."""
 
     name: str
     holds: list[Hold]
@@ -61,7 +61,7 @@ def view_name(state: State, name: str) -> NameView:
 
 
 def holding_of(state: State, name: str) -> HolderView | None:
-    """Who holds a name, in short, however many that are; None if nobody does."""
+    """Who holds a name, in short, however many that are; None: it is not held."""
     hold = state.held.get(name)
     if hold is not None:
         return HolderView(1, hold, hold)
@@ -127,12 +127,12 @@ def in_use_count_max(state: State) -> int:
 
 
 def names_in_use(state: State, prefix: str = "") -> list[str]:
-    """All names that are held, awaited, delayed or kept and begin with the prefix, sorted: a look at each."""
+    """All names that are held, awaited, delayed or kept and begin with the prefix, sorted: a full scan."""
     return sorted({name for name in all_names(state) if name.startswith(prefix)})
 
 
 def all_names(state: State) -> Iterator[str]:
-    """The names in use, in no order; those in several tables are told by each."""
+    """The names in use, in no order; those in several tables come once from each."""
     for table in (state.held, state.queues, state.crowds, state.delays, state.kept):
         yield from table
 
@@ -140,13 +140,13 @@ def all_names(state: State) -> Iterator[str]:
 def names_by_session(state: State, count_max: int) -> Iterator[list[str]]:
     """The names in use, in portions of up to so many, drawn while the state moves on.
 
-    Told is each name that is in use from before the first portion to after the last; some twice. What came into
-    use meanwhile may be missing. A portion may be empty: it stands for a session that was looked at.
+    Each name that is in use from before the first portion to after the last is returned; some twice. What came
+    into use meanwhile may be missing. A portion may be empty: it stands for a session that was looked at.
     """
     for number in list(state.sessions):
         session = state.sessions.get(number)
         if session is None:
-            # What it held is free, delayed or kept by now, or went to somebody who was waiting for it.
+            # What it held is free, delayed or kept by now, or went to a waiter.
             continue
         awaited = (name for waiter in session.waiters.values() for name in waiter.ask.names)
         names = [*session.held, *(name for _, name in session.shares), *awaited]

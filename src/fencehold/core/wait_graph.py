@@ -1,4 +1,4 @@
-"""Who waits for whom across shards: what a shard shows of it, circles in several, and what makes one certain.
+"""Who waits for whom across shards: what a shard shows of it, circles through several, and what makes one certain.
 
 Inside a shard, the machine refuses the request that would close a circle (`deadlock`). A circle through several
 shards no machine sees. It is found from readings of all of them, one after another, by these rules:
@@ -7,19 +7,20 @@ shards no machine sees. It is found from readings of all of them, one after anot
    are of the same principal. What a client says falsely of itself concerns its own principal's requests, and those
    that wait for them; no other principal's owner is ever taken for one of its own.
 2. *Only what is certain counts*, as inside a shard: a waiter waits for every hold that shuts it out and for
-   everyone before it in its queues, permits do not count but for the only one, nobody's owner takes no part, and
-   nor does one that waits for two things at once, in one shard or in two.
+   everyone before it in its queues, permits do not count unless there is only one, an unnamed owner takes no part,
+   and neither does one that waits for two things at once, in one shard or in two.
 3. *Waits and holds are facts that do not come back.* A ticket and a fence are given once, so a wait, a hold, or a
    place in a queue that two readings of a shard show was there at every position between them. If the second
    reading of each shard in a circle was taken of a state later than all the first ones, and shows every link of it
    still, then all links were there at one instant: when the last of the first readings was taken. That is a
-   deadlock, and stays one until a request of it is refused or given up, or a hold in it runs out or is broken.
+   deadlock, and stays one until a request of it is refused or withdrawn, or a hold in it runs out or is broken.
 4. *A reading is of what is durable*, and shows no more than so many waits: what is left out is a link that is not
-   seen, never one that is not there. The oldest are shown, and those in a circle grow old. What confirms a circle
-   shows all waits of its owners.
+   seen, never one that is not there. The oldest are shown, and those in a circle grow old. The reading that
+   confirms a circle shows all waits of its owners.
 5. *One request is refused*: one that asked against the order of the shards, in which locks over several of them
-   are taken; if there are more, that in the lowest shard, and there the one that came last. Everybody who looks at
-   the same circle chooses the same, and who keeps to the order is refused only in a circle within one shard.
+   are taken; if there are more, that in the lowest shard, and there the one that came last. Every node that sees
+   the same circle chooses the same, and a client that keeps to the order is refused only in a circle within one
+   shard.
 """
 
 from bisect import bisect_left
@@ -40,7 +41,7 @@ WAITS_MAX, HOLDS_MAX = 4_096, 16_384
 """Waits, and holds that are waited for, that one reading shows; the oldest first."""
 
 Party: TypeAlias = tuple[str, str, str]
-"""Who: principal, client, and the owner inside it. A client that does not say is one for each session."""
+"""Principal, client, and the owner inside it. A client that does not name itself is one per session."""
 
 
 class _Said(msgspec.Struct):
@@ -67,7 +68,7 @@ class Wait(NamedTuple):
     shard: int
     ticket: int
     party: Party | None
-    """None: nobody was named."""
+    """None: no owner was named."""
     session: int
     owner: str
     names: tuple[str, ...]
@@ -76,7 +77,7 @@ class Wait(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A hold on a name that somebody waits for."""
+    """A hold on a name that has waiters."""
 
     party: Party | None
     fence: int
@@ -84,11 +85,11 @@ class Held(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """A name that somebody waits for."""
+    """A name that has waiters."""
 
     holds: tuple[Held, ...]
     sharing: Mode | None
-    """Who waits in this mode waits for none of the holds."""
+    """A request in this mode waits for none of the holds."""
     queue: tuple[int, ...]
     """The tickets, in order."""
 
@@ -217,7 +218,7 @@ class WaitGraph:
         return ()
 
     def _steps(self, party: Party, seen: "_Seen") -> Iterator[Step]:
-        """For whom a party waits, but for what was looked at before on the same search."""
+        """For whom a party waits, except what the same search has seen before."""
         wait = self._waits.get(party)
         if wait is None:
             return
@@ -267,7 +268,7 @@ def _enter_places(
     queue: tuple[int, ...],
     waits: Mapping[int, Wait],
 ) -> None:
-    """Enter the first places of a queue: each leads to who stands there, and to the place before it."""
+    """Enter the first places of a queue: each leads to its waiter, and to the place before it."""
     while ahead and (place := (shard, name, ahead - 1)) not in edges:
         ahead -= 1
         party = waits[queue[ahead]].party
@@ -299,7 +300,7 @@ def _trimmed(edges: "dict[_Node, list[_Node]]") -> "set[_Node]":
 
 
 class _Seen:
-    """What one search has looked at: holds by shard and name, and how far into each queue."""
+    """What one search has seen: holds by shard and name, and how far into each queue."""
 
     __slots__ = ("holds", "places")
 
@@ -342,5 +343,5 @@ def _trace(came: Mapping[Party, Step | None], last: Step) -> Circle:
 
 def _of(wait: Wait) -> Party:
     if wait.party is None:
-        raise TypeError("nobody's wait is no link of a circle")
+        raise TypeError("a wait without an owner is no link of a circle")
     return wait.party
