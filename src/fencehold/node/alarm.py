@@ -1,4 +1,4 @@
-"""An alarm: one call, as early as anybody asked for."""
+"""An alarm: one call, at the earliest time that was asked for."""
 
 import asyncio
 from collections.abc import Callable

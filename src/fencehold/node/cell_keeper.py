@@ -4,12 +4,13 @@
    moved.
 2. It names the homes that are open here, with their versions. A cell that knows of no newer version *confirms*
    them (`core.cells.newer_records`); one that does says so, and the home is closed here, by an entry, at once. One
-   confirmation is enough: whoever promotes another has all other cells promise not to confirm (`home_procedures`).
-3. A newer map is taken over by an entry, and so cells hear of moves that they were not told of.
+   confirmation is enough: to promote another, all other cells must first promise not to confirm
+   (`home_procedures`).
+3. A newer map is taken over by an entry, and so cells learn of moves that they were not told of.
 4. What had lapsed is resumed by an entry when it was confirmed. What became leased, and is not confirmed for one
    lease, has its holds ended: from then on another may be promoted.
-5. A node that begins to lead and has not heard of any other cell since it was started waits for the first answer,
-   a little while: an old home that wakes up is told before it grants.
+5. A node that begins to lead and has not heard from any other cell since it was started waits for the first
+   answer, a little while: an old home that wakes up is told before it grants.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from fencehold.node.node import Node
 from fencehold.placement.cells import Cell, CellMap
 
 IDLE_S = 0.5
-"""How often it is looked whether there is a map."""
+"""How often to check whether there is a map."""
 GOSSIP_S = 3.0
 """How often others are asked where nothing is leased."""
 ROUNDS_PER_LEASE = 4
@@ -35,22 +36,22 @@ _ANSWER_S_MAX = 2.0
 
 
 class Confirmation(NamedTuple):
-    """What another cell says to the homes it was asked about."""
+    """The reply of another cell about the homes it was asked to confirm."""
 
     newer: tuple[HomeRecord, ...]
     """Those that have moved on; if there are none, all are confirmed."""
     map: CellMap | None
-    """Its map, if that is newer than the one of who asked."""
+    """Its map, if that is newer than the one of the cell that asks."""
 
 
 class CellLine(Protocol):
-    """A way to the leaders of other cells."""
+    """A connection to the leaders of other cells."""
 
     async def confirm(self, cell: Cell, asker: str, homes: Mapping[str, int], map_version: int) -> Confirmation:
         """Have homes confirmed.
 
         Raises:
-            FenceholdError, OSError: it was not reached, or does not lead, or does not want to.
+            FenceholdError, OSError: it was not reached, does not lead, or refuses.
         """
         ...
 
@@ -94,7 +95,7 @@ class CellKeeper:
                 await self._heard.wait()
 
     async def run(self) -> None:
-        """Ask again and again."""
+        """Ask in a loop."""
         try:
             while True:
                 cells = self.cells
@@ -128,7 +129,7 @@ class CellKeeper:
         self._end_unconfirmed()
 
     def _homes(self) -> dict[str, int]:
-        """What is open in any shard here. Of several versions the oldest: what is newer than that is told."""
+        """What is open in any shard here. Of several versions the oldest: what is newer than that is reported."""
         homes: dict[str, int] = {}
         for node in self._nodes:
             cells = node.replica.machine.state.cells
@@ -187,4 +188,4 @@ def _has_holds(node: Node, prefixes: Sequence[str]) -> bool:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody waits for the answer."""
+    """No caller waits for the answer."""

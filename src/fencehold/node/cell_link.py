@@ -1,9 +1,9 @@
 """The link to other cells: a connection to each one's RESP listener, kept open, and the one question asked on it.
 
 1. `CELL.CONFIRM asker map_version homes` is answered by the leader of a cell's first shard alone, after a
-   barrier. A node that stands by says who leads; then that one is asked.
-2. A connection that failed, or was not answered on in time, is dropped: the next round makes another, to the next
-   address.
+   barrier. A standby replies who leads; then that one is asked.
+2. A connection that failed, or on which no reply came in time, is dropped: the next round makes another, to the
+   next address.
 """
 
 import asyncio

@@ -1,16 +1,16 @@
-"""The deadlock watch: finds circles of owners that wait for one another through several shards, and ends each.
+"""The deadlock watch: finds circles of owners that wait for one another through several shards, and breaks each.
 
 1. Every server follows the journals of all shards, so each sees the waits of all. One that leads a shard looks,
-   now and then; while owners wait in fewer than two shards, or nobody has begun to wait since, that is a look at
-   two numbers of each.
+   now and then; while owners wait in fewer than two shards, or no wait has begun since, that costs two numbers of
+   each.
 2. What it finds in one round of readings may never have been at one instant. So it reads every shard once more,
    each *after* the first round: one that it leads behind an entry of its own (a barrier), the others up to where
    their journals ended when it asked their engine. A circle whose every link is still there was there in between
-   (`core.wait_graph`, rule 3). Shards that are not in the circle are read before those that are: who waits there
-   as well is not one task. A node that is behind, or was paused, only finds it later.
-3. The leader of the shard whose request is to be refused does that, and nobody else: by a command that changes
+   (`core.wait_graph`, rule 3). Shards that are not in the circle are read before those that are: an owner that
+   waits there as well is not one task. A node that is behind, or was paused, only finds it later.
+3. The leader of the shard whose request is to be refused does that, and no other node: by a command that changes
    nothing if the request does not wait any more. A leader that was sealed cannot write it.
-4. What it cannot read it leaves out, and then it refuses nobody. Timeouts end what is never found.
+4. What it cannot read it leaves out, and then it refuses no request. Timeouts end what is never found.
 5. It takes a small part of its node's time, however much waits: reading and searching are bounded, and the pause
    after a look is so many times what it took.
 """
@@ -93,7 +93,7 @@ class DeadlockWatch:
     async def _search(self, readings: list[Reading]) -> list[Circle]:
         begun_ms = self._now_ms()
         if sum(len(reading.waits) for reading in readings) > _AT_ONCE_MAX:
-            # Aside: the node goes on meanwhile.
+            # In a thread: the event loop is not blocked meanwhile.
             circles = await asyncio.to_thread(_search, readings)
         else:
             circles = _search(readings)
@@ -116,7 +116,7 @@ class DeadlockWatch:
             self.refused += 1
 
     async def _read_again(self, circle: Circle, share: int) -> dict[int, Reading]:
-        """What all shards show now: first those that are not in the circle, in which nobody of it may wait."""
+        """What all shards show now: those outside the circle first, in which none of its owners may wait."""
         links, parties = {step.wait.shard for step in circle}, {step.to for step in circle}
         readings: list[Reading | None] = []
         for shards in (set(range(len(self._nodes))) - links, links):
@@ -152,7 +152,7 @@ class DeadlockWatch:
         return reading
 
     def _now_ms(self) -> float:
-        # Not the loop's time, which stands still while a turn of the loop goes on.
+        # Not the loop's time, which stands still within one iteration of the loop.
         return self._nodes[0].clock.now_ms()
 
 

@@ -1,8 +1,8 @@
-"""A checkup: how what keeps the journal is doing, asked for by operators.
+"""A checkup: the health of the engine behind the journal, requested by operators.
 
 1. One look at a time, and none more often than every few seconds, however many ask: what was found last is the
-   answer meanwhile. So nobody can wear the engine down by asking.
-2. Nobody waits longer than a bound. A look that takes longer goes on by itself, and who asks later hears of it.
+   answer meanwhile. So requests cannot overload the engine.
+2. No caller waits longer than a bound. A look that takes longer continues in the background, for later callers.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from fencehold.journal.port import Journal
 WITHIN_S = 3.0
 _FRESH_S = 2.0
 _GRACE_S = 0.5
-"""A look is to end by itself within its time; so much later it is not waited for any more."""
+"""A look is to end by itself within its time; so much later callers stop waiting for it."""
 
 
 class Checkup:
-    """Looks at one journal's keeper."""
+    """Looks at one journal's engine."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -29,7 +29,7 @@ class Checkup:
         self._waiting: set[asyncio.Task[None]] = set()
 
     def ask(self, reply: Callable[[Health], None]) -> None:
-        """Have `reply` told what is found, at once if that is known."""
+        """Call `reply` with what is found, at once if that is known."""
         now = asyncio.get_running_loop().time()
         if self._found_at is not None and now - self._found_at < _FRESH_S:
             reply(self._found)
@@ -53,7 +53,7 @@ class Checkup:
             self._looking = None
 
     async def end(self) -> None:
-        """Look no more; who waits is told nothing."""
+        """Stop looking; pending callers get no reply."""
         tasks = [*self._waiting, *([self._looking] if self._looking is not None else [])]
         for task in tasks:
             task.cancel()

@@ -1,14 +1,14 @@
-"""Company: whether to wait a moment for those who were just answered, before the next append.
+"""Group commit: whether to wait a moment for the clients that were just answered, before the next append.
 
-Clients that ask again when they are answered fall into two halves, one on its way while the other is appended,
-and every entry carries half a crowd. An append across a network costs the same for half as for all of them. So a
-crowd is given as much time as an append takes to come together:
+Clients that send the next request when they are answered fall into two halves, one in flight while the other is
+appended, and every entry carries half a crowd. An append across a network costs the same for half as for all of
+them. So a crowd is given as much time as an append takes to come together:
 
-1. Only where appends take long; a file is written before anybody could come back. What counts is the quickest of
-   the last few: after one that the disk or the processor kept, all would wait as long once more.
-2. Only for a crowd. Who is alone, or among few, never waits; nor for one of them that asks for much.
-3. No longer than an append, nor than 10 ms, whatever kept that append; and not at all once they are there. Who
-   does not come is not expected the next time.
+1. Only where appends take long; a file is written before any client could send again. What counts is the quickest
+   of the last few: after one that the disk or the processor delayed, all would wait as long once more.
+2. Only for a crowd. A client that is alone, or one of few, never waits, even if one of them sends much.
+3. No longer than an append, nor than 10 ms, whatever delayed that append; and not at all once all have come. A
+   client that does not come is not expected the next time.
 
 Where a server has several shards, the smaller crowd of each also uses the time in which others append (`turns`).
 """
@@ -18,11 +18,11 @@ _CROWD_MIN = 16
 _WAIT_S_MAX = 0.01
 _CROWD_OF_SHARD_MIN = 4
 _ENOUGH = 0.9
-"""Of those who were there the last time: some have gone for good."""
+"""Of those that came the last time: some have left for good."""
 
 
 class Company:
-    """How many are expected, and for how long they are waited for."""
+    """How many commands are expected, and for how long to wait for them."""
 
     __slots__ = ("_took_s", "expected")
 
@@ -31,7 +31,7 @@ class Company:
         self._took_s = 0.0
 
     def on_append(self, crowd: int, took_s: float) -> None:
-        """An append was made, and one takes so long; so many were answered by it or came meanwhile."""
+        """An append was made, and one takes so long; so many commands were answered by it or came meanwhile."""
         self.expected = int(crowd * _ENOUGH)
         self._took_s = took_s
 
@@ -42,5 +42,5 @@ class Company:
         return min(self._took_s, _WAIT_S_MAX)
 
     def lacks(self, here: int) -> bool:
-        """Whether some of a shard's crowd are still to come, with so many here already."""
+        """Whether some of a shard's crowd have not come yet, with so many here already."""
         return here < self.expected and self.expected >= _CROWD_OF_SHARD_MIN

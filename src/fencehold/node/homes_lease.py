@@ -1,13 +1,13 @@
 """The lease on the homes of a cell: until when this node may answer for those that another cell must confirm.
 
 1. It counts from when a confirmation was *asked for*, by this node's own clock: a clock that also counts while the
-   machine sleeps, where there is one. No clock of another machine is looked at. A node that has just started, or
-   taken over, has no lease but what it was confirmed itself.
+   machine sleeps, where there is one. No clock of another machine is read. A node that has just started, or taken
+   over, has no lease but what it was confirmed itself.
 2. It is for the homes that were named when it was asked for, each with its version, and no others: one that was
    opened since is not covered by it.
-3. A leader looks twice (`leader`). Before an entry, what is not covered for a while yet lapses, by a command in
-   that entry. After the entry is durable nothing of it is answered if what it relied on has run out meanwhile:
-   so a node that slept between the two tells nobody of a grant, nor answers a keep-alive.
+3. A leader checks twice (`leader`). Before an entry, what is not covered for a while yet lapses, by a command in
+   that entry. After the entry is durable nothing of it is answered if what it relied on has run out meanwhile: so
+   a node that slept between the two reports no grant, nor answers a keep-alive.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,19 +1,20 @@
-"""Lanes: what each connection has asked for and no entry has taken yet, shared out round robin.
+"""Lanes: each connection's commands that no entry has taken yet, scheduled round robin.
 
-1. Each connection has a *lane*. What it asks for is taken in order; between lanes there is no order to keep.
+1. Each connection has a *lane*. Its commands are taken in order; between lanes there is no order to keep.
 2. An entry takes one command of every lane that had none waiting, and more only within its *budget*: from each
-   lane up to a *share*, the budget divided by the lanes that ask. What is beyond waits in its own lane, and
-   lanes with something waiting have their shares in turn, over as many entries as it takes: a flood waits for
-   itself. The connections of one principal have one share among them, which their lanes use in turn: who has a
-   thousand has no more than who has one.
+   lane up to a *share*, the budget divided by the active lanes. What is beyond waits in its own lane, and lanes
+   with something waiting have their shares in turn, over as many entries as it takes: a flood delays only itself.
+   The connections of one principal have one share among them, which their lanes use in turn: a principal with a
+   thousand connections gets no more than one with a single one.
 3. The budget follows what commands cost. It is so many that the work for one entry takes a quarter of a
-   millisecond, or half as long as the append of an entry if that is longer: so long a stranger waits for a flood.
-4. Who has been alone for a while has a larger share: batches are what makes a journal quick.
-5. Who was quiet may come in a burst: once in a while a share may take some more than it is, within a bound for all
-   of them together. So what many ask for at the same moment is journaled in the order in which it came, and
-   nobody who asks a second time is before those whose first is read already. Only a flood loses its place.
-6. All that waits has a bound. A lane that has its part of it is *full*: its owner reads no more from its
-   client until there is room.
+   millisecond, or half as long as the append of an entry if that is longer: that is how long another client waits
+   because of a flood.
+4. A lane that has been alone for a while has a larger share: batches are what makes a journal quick.
+5. A client that was quiet may come in a burst: once in a while a share may be exceeded, within a bound for all of
+   them together. So what many request at the same moment is journaled in the order in which it came, and no second
+   request goes before the first ones that are read already. Only a flood loses its place.
+6. All that waits has a bound. A lane that has its part of it is *full*: its connection stops reading until there
+   is room (back-pressure).
 
 A command weighs one for each name, and one for each quarter kilobyte of other text; a question, as much as
 several; what ends a session, one more for every eight names that it has or waits for.
@@ -28,7 +29,7 @@ from fencehold.runtime.shared import Shared
 
 BUDGET_MIN, BUDGET_MAX = 16, 512
 SHARE_MIN: Final = 8
-"""Less from each of many would cost more than it gives: what a connection is told at once is one write."""
+"""Less from each of many would cost more than it gives: the replies to a connection at once are one write."""
 ALONE_MAX: Final = 1_024
 """The share of one that is alone."""
 ALONE_AFTER_MS: Final = 100.0
@@ -41,7 +42,7 @@ in a second, so that a crowd that comes in bursts harms fewer than one in a hund
 QUESTION_WEIGHT = 4
 OVERFLOW_MIN, OVERFLOW_MAX = 16, 256
 """What one lane may have waiting, if there is room for it: some shares, so that it is never idle. More of it from
-each of a hundred is objects that the garbage collector goes through, all at once, while everybody waits."""
+each of a hundred is objects that the garbage collector traverses, all at once, while all clients wait."""
 OVERFLOW_SHARES = 4
 
 _SEVERAL: Final = 2
@@ -53,7 +54,7 @@ WORTH_LEARNING: Final = 8
 
 
 class Waiting(NamedTuple):
-    """What is over a lane's share: a command and who is told its outcome, or a question and who is told."""
+    """What is over a lane's share: a command, or a question, and the callback for its outcome."""
 
     command: Command | None
     question: Any
@@ -62,7 +63,7 @@ class Waiting(NamedTuple):
 
 
 class Share:
-    """What of an entry one principal may take, with however many connections; or one of no principal."""
+    """What one principal may take of an entry, over all its connections; or one connection without a principal."""
 
     __slots__ = ("batch", "burst", "burst_since_ms", "lanes", "taken")
 
@@ -85,12 +86,12 @@ class Lane:
 
     def __init__(self, on_room: Callable[[], None] | None = None, shared: Shared[Share] | None = None) -> None:
         self._shared = shared
-        """Kept: while something of it waits, those of its principal must find the same share."""
+        """Referenced: while something of it waits, other lanes of its principal must find the same share."""
         self.share = Share() if shared is None else shared.thing
         self.overflow: deque[Waiting] = deque()
         self.is_full = False
         self.is_gathering = False
-        """Its connection has more to ask for, perhaps, and will say when that was all (`Leader.commit_here`)."""
+        """Its connection may have read more commands, and will say when that was all (`Leader.commit_here`)."""
         self.on_room = on_room
         """Called when it was full and has room again."""
 
@@ -106,7 +107,7 @@ class Batch(NamedTuple):
     questions: list[Asked]
     weight: int
     crowd: int
-    """How many asked, as `Lanes.crowd` counts them."""
+    """How many commands, as `Lanes.crowd` counts them."""
 
 
 class Lanes:
@@ -131,7 +132,7 @@ class Lanes:
         """What all of them took beyond their shares, since then."""
         self._burst_since_ms = -BURST_EVERY_MS
         self._crowded: deque[Share] = deque()
-        """Those who want more than their share, in turn."""
+        """Those that want more than their share, in turn."""
         self.overflow = 0
         """How many wait in lanes, beyond their shares."""
         self._share = self._weight_max = ALONE_MAX
@@ -149,7 +150,7 @@ class Lanes:
 
     @property
     def is_alone(self) -> bool:
-        """Whether all that has gathered is of one share, and nobody else has asked for anything for a while."""
+        """Whether all that has gathered is of one share, and no other has sent anything for a while."""
         return self._share == ALONE_MAX and not self._others_came and not self._crowded
 
     @property
@@ -159,7 +160,7 @@ class Lanes:
 
     @property
     def crowd(self) -> int:
-        """How many commands have gathered that are of many: much that a few ask for makes no crowd."""
+        """How many commands have gathered from many clients: much from a few makes no crowd."""
         count = len(self.commands)
         return count if self._share == ALONE_MAX else min(count, _CROWD_PER_SHARE * self._asking)
 
@@ -182,7 +183,7 @@ class Lanes:
             self.answers.append(answer)
 
     def ask(self, lane: Lane, question: Callable[[Any], Any], reply: Callable[[Any], None]) -> None:
-        """Take a question, to be put after all that its lane asked for before."""
+        """Take a question, to be put after all commands that came before it in its lane."""
         share = lane.share
         if share.batch != self._batch:
             self._begin(share)
@@ -204,7 +205,7 @@ class Lanes:
             self._share_out()
 
     def _may_burst(self, share: Share, weight: int) -> bool:
-        """Whether it may take more than its share, as one that was quiet lately. What it may is counted."""
+        """Whether it may exceed its share, as one that was quiet lately; what it takes beyond is counted."""
         now_ms = self._now_ms
         if now_ms - share.burst_since_ms >= BURST_EVERY_MS:
             share.burst_since_ms, share.burst = now_ms, 0
@@ -230,7 +231,7 @@ class Lanes:
         lane.overflow.append(waiting)
         self.overflow += 1
         if len(lane.overflow) >= self._overflow_max(share) or self.overflow >= self._pending_max // 2:
-            # Until its owner is told otherwise: what may wait in it can grow meanwhile, and nobody would tell.
+            # Until `on_room` is called: its bound can grow meanwhile, and nothing would tell its connection.
             lane.is_full = True
 
     def _overflow_max(self, share: Share) -> int:
@@ -241,7 +242,7 @@ class Lanes:
 
     def take(self, now_ms: float) -> Batch:
         """The batch that has gathered; the next one begins with what has waited in lanes."""
-        # A crowd of one is a crowd of one, whoever that is.
+        # A single command is a crowd of one, whichever client sent it.
         crowd = 1 if len(self.commands) == 1 else self.crowd
         taken = Batch(self.commands, self.answers, self.questions, self._weight, crowd)
         self._now_ms = now_ms
@@ -260,12 +261,12 @@ class Lanes:
         return taken
 
     def _share_out(self) -> None:
-        """Let each lane have its part of the budget, if as many ask as did last."""
+        """Let each lane have its part of the budget, if as many are active as were last."""
         self._weight_max = int(self.budget)
         self._share = max(SHARE_MIN, int(self.budget / max(_SEVERAL, self._asking)))
 
     def _refill(self) -> None:
-        """Give those who want more than their share turns, as far as the budget goes; the rest goes on later."""
+        """Give those that want more than their share turns, as far as the budget goes; the rest comes later."""
         crowded = self._crowded
         for _ in range(len(crowded)):
             if self._weight >= self._weight_max:
@@ -307,7 +308,7 @@ class Lanes:
         self.commands[:0], self.answers[:0], self.questions[:0] = commands, answers, questions
 
     def clear(self) -> tuple[list[Callable[..., None]], list[Callable[..., None]]]:
-        """Forget all that waits; says who is to be told of commands, and who of questions."""
+        """Drop all that waits; returns the callbacks of the commands, and those of the questions."""
         answers, replies = self.answers, [reply for _, reply in self.questions]
         lanes = [lane for share in self._crowded for lane in share.lanes]
         for share in self._crowded:

@@ -4,14 +4,13 @@
 2.  *Group commit.* What arrives while an append is under way is the next batch: one idle client sees one append
     of latency, a crowd sees large batches. Where an append takes long, a crowd also travels together
     (`group_commit`), and the crowds of several shards append in turn (`turns`).
-    Who asks for more than its share waits for itself, and for nobody else (`lanes`).
-    Who is alone has its entry made where it stands, without a turn of the event loop (`commit_here`): nobody would
-    come meanwhile.
+    A client that exceeds its share delays only itself (`lanes`). A lone client's entry is made inside the call
+    that read its commands, without a turn of the event loop (`commit_here`): no other would come meanwhile.
 3.  *Applying may run ahead of durability, answers never do.* If an append fails, the state has seen what may not
     be there: the leader is done, and its node builds the state anew from the journal.
-4.  *Logical time never runs faster than the clock* (G7): an entry tells the whole milliseconds since the one
-    before it, the rest carried over. The first of a leader counts from its taking over: time nobody led does
-    not count.
+4.  *Logical time never runs faster than the clock* (G7): an entry carries the whole milliseconds since the one
+    before it, the rest is carried over. The first of a leader counts from its taking over: time without a leader
+    does not count.
 5.  *Renewals alone force no append*: they ride with the next entry, at the latest with a tick.
 6.  *A reading is current*: it is taken of the state after an entry that was begun after the question came (a
     barrier) and after all commands that came before it, and answered when that is durable. So a leader that was
@@ -20,17 +19,17 @@
     otherwise: so it shows what was so at that moment or later, though another node may lead by now.
 7.  *What is refused whatever the state is refused at once*, and is in no entry; what the state refused is in the
     entry as the refusal alone, where that is shorter (`refusals`).
-8.  *A stall of the event loop is not held against anybody.* Keep-alives wait unread meanwhile, so that time does
-    not count: logical time may be slower than the clock. The ticks tell: one that is late was kept waiting.
-9.  *The time of day is for people.* Its first entry tells it, and later ones when what the state says of it is not
-    right any more. It makes no entry by itself, and nothing is decided by it.
+8.  *A stall of the event loop is not held against any session.* Keep-alives wait unread meanwhile, so that time
+    does not count: logical time may be slower than the clock. A late tick reveals a stall.
+9.  *The time of day is for people.* Its first entry has it, and later ones when what the state says of it is not
+    right any more. It makes no entry by itself, and no outcome depends on it.
 10. *Where room is tight, what makes the state grow is refused* before it is journaled, and so is what waits to be;
-    but not a repetition, for that changes nothing. What ends things goes on (see `room`).
-11. *Nobody waits for much to end.* What a session has ends with it, in one entry: those that have much and are
-    closed or lose their connections together go into entries one by one, and time passes in smaller steps where
-    they run out one after the other.
-12. *Homes that another cell must confirm are answered for only while they are* (`homes_lease`): looked at before
-    an entry and again when it is durable.
+    but not a repetition, for that changes nothing. What ends things is still taken (see `room`).
+11. *No client waits long while much ends.* What a session has ends with it, in one entry: those that have much and
+    are closed or lose their connections together go into entries one by one, and time passes in smaller steps
+    where they run out one after the other.
+12. *Homes that another cell must confirm are answered for only while they are* (`homes_lease`): checked before an
+    entry and again when it is durable.
 """
 
 import asyncio
@@ -86,11 +85,11 @@ from fencehold.runtime.clock import Clock, slept_ms
 from fencehold.types import Epoch, Position
 
 Answer: TypeAlias = Callable[[Outcome | FenceholdError, int], None]
-"""Told the outcome of a command and the logical time of its entry; or what became of the append instead."""
+"""Called with the outcome of a command and the logical time of its entry; or with the error of the append."""
 
 Question: TypeAlias = Callable[[State], Any]
 Reply: TypeAlias = Callable[[Any], None]
-"""Told what a question found, or the error that kept it from being asked."""
+"""Called with what a question found, or with the error that prevented it."""
 
 
 _APPEND_TIMES_MAX = 256
@@ -98,17 +97,17 @@ _USUAL_OF: Final = 4
 """The quickest of so many appends, the last ones, is what one usually takes, at the least."""
 
 _RETRY_AFTER_S = 0.25
-"""When to come back to a leader that has too much to do."""
+"""When to retry at a leader that is overloaded."""
 
 _QUESTIONS_MS_MAX = 0.5
-"""How long questions may take after one entry; the others are put after the next."""
+"""How long questions may take after one entry; the others are answered after the next."""
 
 _LOOKED_MAX = 256
 """Answers that may wait for what they saw to be durable: each may be a page of a quarter megabyte."""
 
 _RECENT_MS: Final = 100.0
-"""How old a recent reading may be when it is asked for. A leader that was sealed shows no more than so much longer
-what was so, and who might see it."""
+"""How old a recent reading may be when it is asked for. A leader that was sealed shows a past state, by past
+rights, for at most that much longer."""
 
 _RECENT_REST: Final = 3.0
 """For how many times as long as a recent reading took the next ones are put as others are, in their lanes."""
@@ -117,7 +116,7 @@ _SLEPT_MS: Final = 1.0
 """So much more sleep of the machine is one: clocks that are read one after the other differ by less, mostly."""
 
 _LATE_MS: Final = 100.0
-"""A tick that comes so much too late was kept waiting by something."""
+"""A tick that is so much too late was delayed by something."""
 
 _SHORT_BYTES: Final = 256
 """Commands that are shorter on the average are journaled as they are, refused or not."""
@@ -125,7 +124,7 @@ _SHORT_BYTES: Final = 256
 _GROWING = (OpenSession, Acquire)
 """What makes the state larger."""
 _DEFERRABLE = (*_GROWING, Release, Extend, Break, SetLimits, RaiseFence)
-"""What can wait when there is no room at all; what a client that goes away leaves to say cannot."""
+"""What can wait when there is no room at all; what is to be journaled for a client that goes away cannot."""
 
 
 _ENDING = (Suspend, CloseSession)
@@ -137,25 +136,25 @@ _ENDED_MAX: Final = 2_048
 _FEW_NAMES: Final = 2
 """A request about no more adds little to what is remembered of its session, and there are so many of them."""
 _WEIGHED_EVERY, _WEIGHED_MAX = 32, 1_024
-"""After so many requests it is counted again what is remembered; of so many sessions the count is kept."""
+"""After so many requests what is remembered is counted again; of so many sessions the count is kept."""
 
 _DATE_EVERY_MS: Final = 100
-"""How often the calendar is looked at, at the most: an entry may be made every few microseconds."""
+"""How often the calendar is read, at most: an entry may be made every few microseconds."""
 
 
 class Bounds(NamedTuple):
-    """How much goes into one entry, and how often one is made with nothing to say."""
+    """How much goes into one entry, and how often an empty one is made."""
 
     commands_per_entry_max: int = 4_096
     entry_bytes_max: int = 1 << 20
     pending_max: int = 65_536
-    """Commands that may wait for their turns. Beyond it, who has some waiting is refused: nothing happened. Each
-    connection stops being read long before; one command of each is always taken."""
+    """Commands that may wait for their turns. Beyond it, a connection that has some waiting is refused: nothing
+    happened. Each connection stops being read long before; one command of each is always taken."""
     tick_s: float = 0.2
 
 
 class Speech:
-    """Told before an entry's answers and notices are given, and after the last of them."""
+    """Called before an entry's answers and notices are sent, and after the last of them."""
 
     __slots__ = ("begin", "end")
 
@@ -165,15 +164,15 @@ class Speech:
 
 
 def _nothing() -> None:
-    """Nobody gathers what is said."""
+    """Replies are not gathered."""
 
 
 def _unheard(*_: object) -> None:
-    """Nobody waits for the answer."""
+    """No caller waits for the answer."""
 
 
 class Proposal(NamedTuple):
-    """An entry that was applied, and is to be appended; with what is to be said when it is durable."""
+    """An entry that was applied, and is to be appended; with what is to be answered when it is durable."""
 
     entry: Entry
     data: bytes
@@ -220,11 +219,11 @@ class Leader:
         self._append_here = journal.append_here if isinstance(journal, PromptJournal) else None
         self._begin_append = journal.begin_append if isinstance(journal, DirectJournal) else None
         self._appending: Proposal | None = None
-        """What was begun where a client stood, and is not durable yet."""
+        """An entry whose append was begun inside a client's call, and is not durable yet."""
         self._proposed: Proposal | None = None
-        """What is for the event loop to append: its journal would not do it where it stood."""
+        """An entry that is left to `lead` to append: the journal would not do it inside the call."""
         self._failure: BaseException | None = None
-        """What kept an entry from being appended where it stood."""
+        """Why an entry that was made inside a client's call failed."""
         self._epoch = epoch
         self._clock = clock
         self._on_durable = on_durable
@@ -242,24 +241,24 @@ class Leader:
         """The state has seen an entry that is not durable yet."""
         self._wanted = asyncio.Event()
         self._is_wanted = False
-        """Whether that is set. It is asked for at every command, and the event is set by a call."""
+        """Whether that is set: an attribute, as every command checks it, and the event would take a call."""
         self._company = Company()
         self._awaited: asyncio.Event | None = None
         """Set when all that are waited for have come."""
         self._told_ms = clock.now_ms()
         self._begun_ms = -inf
-        """When the last entry was begun. Is it durable, this node led then."""
+        """When the last entry was begun. If that is durable, this node led then."""
         self._recent_from_ms = -inf
         """From when on a recent reading may be answered out of turn."""
         self._slept_ms, self._slept_at_ms = slept_ms, slept_ms()
-        """How long the machine has slept, and how long it had when that was last looked at."""
+        """How long the machine has slept, and how long it had when that was last checked."""
         self._tick_due_ms: float | None = None
         """When the next tick is to come; None: that is not known."""
         self._calendar = calendar
         self._has_dated = False
-        """It has told the time of day."""
+        """It has journaled the time of day."""
         self._date_at_ms = self._told_ms
-        """When it looks at the calendar next."""
+        """When it reads the calendar next."""
         self._stopping = False
         self._remembered: dict[int, tuple[int, int]] = {}
         """Of sessions that ask for many names: the request when it was counted, and the names remembered then."""
@@ -294,7 +293,7 @@ class Leader:
             return
         lanes.put(lane, command, answer, weight)  # type: ignore[arg-type]
         if lane.is_gathering:
-            # Its connection comes back with `commit_here`.
+            # Its connection will call `commit_here`.
             self._is_wanted = True
         elif not self._is_wanted:
             self._want()
@@ -307,10 +306,10 @@ class Leader:
         self._wanted.set()
 
     def commit_here(self) -> None:
-        """A connection that was gathering has asked for all that it has: make an entry of it, if it is alone.
+        """A connection that was gathering has submitted all it has read: make an entry of it, if it is alone.
 
-        Nobody else has asked for anything lately, so that to wait for the next turn of the event loop would bring
-        no company. What cannot be done at once is left to `lead`, and so is a failure, of which all were told.
+        No other connection has sent anything lately, so waiting for the next turn of the event loop would bring no
+        company. What cannot be done at once is left to `lead`, and so is a failure, after all were told.
         """
         if not self._is_wanted:
             return
@@ -338,9 +337,9 @@ class Leader:
             self._fail_here(error)
 
     def _on_appended(self, proposal: Proposal, error: BaseException | None) -> None:
-        """What was begun where a client stood has come to its end."""
+        """An append that was begun inside a client's call has ended."""
         if self._appending is not proposal:
-            # This leader came to its own meanwhile, and all were told that the outcome is not known.
+            # This leader has ended meanwhile, and all were told that the outcome is not known.
             return
         self._appending = None
         try:
@@ -354,7 +353,7 @@ class Leader:
                 self._wanted.set()
 
     def _fail_here(self, error: BaseException) -> None:
-        """An entry that was made where a client stood has failed: tell all, and have `lead` end."""
+        """An entry that was made inside a client's call has failed: tell all, and have `lead` end."""
         self._failure = error
         self._fail(error)
         self._want()
@@ -442,8 +441,8 @@ class Leader:
     def ask_recent(self, question: Question, reply: Reply, lane: Lane | None = None) -> None:
         """Put a question to a state that was current a moment ago: without an entry, if one was begun then.
 
-        It is out of turn, so that all of them together may take a part of the time only. Beyond that they wait in
-        their lanes, and a flood of them for itself.
+        It is out of turn, so all of them together may take only a part of the time. Beyond that they wait in their
+        lanes, where a flood of them delays only itself.
         """
         now_ms = self._clock.now_ms()
         has_room = now_ms >= self._recent_from_ms and len(self._looked) < _LOOKED_MAX
@@ -480,24 +479,24 @@ class Leader:
     async def lead(self) -> None:
         """Append and answer until told to stop, or the journal fails.
 
-        Raises: what the journal raised. Everybody who waited has been told.
+        Raises: what the journal raised. All pending callers have been told.
         """
         try:
             while not self._stopping or self._has_work():
                 if self._is_wanted and not self._is_begun():
                     if self._company.expected and not self._lanes.is_crowded and await self._await_company():
                         if self._failure is not None:
-                            # Meanwhile, where somebody stood: the state is ahead of the journal, and nothing may
+                            # Meanwhile, inside a client's call: the state is ahead of the journal, and nothing may
                             # be appended after that.
                             break
                         if self._is_begun() or not self._is_wanted:
-                            # All that were waited for have come: their entry was made where the last one stood.
+                            # All that were waited for have come: their entry was made inside the last one's call.
                             self._pass_on()
                             continue
                     self._is_wanted = False
                     await self._commit()
                     if self._is_wanted:
-                        # An append on the event loop awaits nothing, and others are to have their turns, too.
+                        # An append on the event loop awaits nothing, and other tasks are to have their turns, too.
                         await asyncio.sleep(0)
                 else:
                     self._wanted.clear()
@@ -510,7 +509,7 @@ class Leader:
             raise
 
     def _pass_on(self) -> None:
-        """Its turn may have come, and it makes no use of it."""
+        """Its turn may have come: pass it on, unused."""
         if self._turns is not None:
             self._turns.pass_on()
 
@@ -522,12 +521,13 @@ class Leader:
         return not self._lanes.is_empty or bool(self._renewals or self._proposed or self._appending)
 
     async def _await_company(self) -> bool:
-        """Wait for those who are to come, or for the appends of other shards; says whether it did."""
+        """Wait for the commands that are expected, or for the appends of other shards; returns whether it did."""
         here, turns = self._lanes.crowd, self._turns
         wait_s = self._company.wait_s(here)
         if turns is not None and self._company.lacks(here):
             if not turns.is_taken and not wait_s:
-                # While the disk is quick, others append within this turn of the loop; then what came is read.
+                # While the disk is quick, other shards append within this turn of the loop; then what came is
+                # read.
                 await asyncio.sleep(0)
                 return True
             wait_s = TURN_S_MAX if turns.is_taken else wait_s
@@ -659,7 +659,7 @@ class Leader:
     def _sift(
         self, commands: list[Command], answers: list[Answer], refusal: Overloaded
     ) -> tuple[list[Command], list[Answer]]:
-        """What of it is taken, now that some is not; the others are told so."""
+        """Those that are still taken, now that some are not; the others are refused."""
         taken: list[tuple[Command, Answer]] = []
         for command, answer in zip(commands, answers, strict=True):
             if self._is_refused(command):
@@ -700,7 +700,7 @@ class Leader:
             taken = taken[: len(taken) // 2]
 
     def _elapsed_ms(self, now_ms: float) -> int:
-        """Whole milliseconds since the last entry, but for stalls; what is less is told by the next."""
+        """Whole milliseconds since the last entry, but for stalls; the remainder is carried to the next."""
         if self._tick_due_ms is not None and now_ms - self._tick_due_ms > _LATE_MS:
             self._pass_over_stall(now_ms)
         elapsed_ms = int(now_ms - self._told_ms)
@@ -719,7 +719,7 @@ class Leader:
         step_ms = passable_ms(state, counted_ms, _ENDED_MAX)
         if step_ms == counted_ms:
             return elapsed_ms
-        # What the machine would not count is not told in several entries, each of which might be counted.
+        # What the machine would not count is not split over several entries, each of which might be counted.
         self._told_ms += elapsed_ms - counted_ms
         self._want()
         return step_ms
@@ -734,7 +734,7 @@ class Leader:
             self._told_ms = min(self._told_ms + late_ms, now_ms)
 
     def _unix_ms(self, elapsed_ms: int) -> int:
-        """The time of day, if the next entry is to tell it; otherwise 0."""
+        """The time of day, if the next entry is to have it; otherwise 0."""
         unix_ms = self._calendar()
         self._date_at_ms = self._told_ms + _DATE_EVERY_MS
         if self._has_dated and not will_drift(self.machine.state, elapsed_ms, unix_ms):
@@ -744,14 +744,14 @@ class Leader:
         return max(0, unix_ms)
 
     def _fail(self, error: BaseException) -> None:
-        """Tell those of the entry under way what became of it, and the others that nothing happened."""
+        """Tell the callers of the entry in flight its outcome, and the others that nothing happened."""
         self._stopping = True
         self._appending = None
         cause: FenceholdError = OutcomeUnknown(f"the node failed: {error!r}")
         if isinstance(error, Unavailable | OutcomeUnknown):
             cause = error
         elif isinstance(error, Sealed | OutOfPlace):
-            # The entry is certainly absent: the leader of now may be asked.
+            # The entry is certainly absent: the present leader may be asked.
             cause = NotLeader("another node leads")
         nothing = Unavailable("the node lost its journal before this was appended")
         for answer in self._under_way:

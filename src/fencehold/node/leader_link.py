@@ -1,10 +1,10 @@
-"""The link to the leader: a standby's connection to the leader's RESP listener, and the little that is said on it.
+"""The link to the leader: a standby's connection to the leader's RESP listener, and the few messages on it.
 
-1. The standby says `NODE.FOLLOW name address position` every beat, and is answered its rank.
+1. The standby sends `NODE.FOLLOW name address position` as its heartbeat, and gets its rank in reply.
 2. The leader pushes `goodbye` before it stops, and `hurry` when journals are to be followed closely for a while.
    A node that does not lead answers `NOTLEADER`, or `UNAVAILABLE`.
-3. A leader whose policy does not let the standby in is heard all the same: it lives.
-4. A link that is silent is no news: `suspicion` counts since when. A link that breaks is.
+3. A leader whose policy does not admit the standby counts as heard all the same: it is alive.
+4. Silence on a link is not reported: `suspicion` measures it. A broken link is.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class LeaderLink:
         """How leaders are reached that speak TLS: with this node's own certificate."""
         self._told = ""
         self.on_hurry: Callable[[], None] = _ignore
-        """Called when the leader says so."""
+        """Called when the leader pushes `hurry`."""
 
     async def follow(self, address: str, position: Callable[[], int], on_heard: Callable[[int], None]) -> Parting:
         """As `node.standby.Line` says."""
@@ -68,7 +68,7 @@ class LeaderLink:
             connection.abort()
 
     def _tell(self, address: str, error: Exception | None) -> None:
-        """Say why no handshake comes about: it is the configuration that is wrong, and waiting does not help."""
+        """Log why the handshake fails: it is the configuration that is wrong, and waiting does not help."""
         why = of_attempt(error) if isinstance(error, ssl.SSLError) else ""
         if why and why != self._told:
             _LOG.warning("no_line", extra={"facts": {"leader": address, "why": why}})
@@ -91,7 +91,7 @@ class _LeaderConnection(asyncio.Protocol):
         self.parted: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Said, not checked: the transports of other loops are no subclasses of asyncio's.
+        # A cast, not a check: the transports of other loops are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self.say(self._hello)
 
@@ -108,7 +108,8 @@ class _LeaderConnection(asyncio.Protocol):
         self._part(Parting.BROKEN)
 
     def say(self, data: bytes) -> None:
-        # What a leader that hangs does not read must not pile up here: a beat is enough to know that it lives.
+        # What a leader that hangs does not read must not pile up here: one heartbeat is enough to know that it is
+        # alive.
         if self._transport is not None and not self._transport.get_write_buffer_size():
             self._transport.write(data)
 
@@ -125,7 +126,7 @@ class _LeaderConnection(asyncio.Protocol):
                 elif reply and reply[0] == b"hurry":
                     self._on_hurry()
             case ReplyError() if str(reply).startswith(_NOT_LET_IN):
-                # It lives and leads, and only takes no note of this node: no reason to take its place.
+                # It is alive and leads, and only does not register this node: no reason to take its place.
                 self._on_heard(_LAST)
             case ReplyError():
                 self._part(Parting.GOODBYE)
@@ -140,4 +141,4 @@ class _LeaderConnection(asyncio.Protocol):
 
 
 def _ignore() -> None:
-    """Nobody is to be told."""
+    """No callback was set."""

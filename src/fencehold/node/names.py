@@ -1,15 +1,17 @@
-"""Names in order: an index of the names in use, so that a page costs what it tells, however many names there are.
+"""Names in order: an index of the names in use, so that a page costs what it returns, however many there are.
 
-1. It is there while somebody lists. It is made when a list is asked for, fed by every entry as it is applied, and
-   dropped when nobody has listed for a minute of logical time. Else an entry costs a look at whether there is one.
-2. It may know names that are not in use any more, and lacks none that is. What is read is held against the state,
-   name by name. Stale names are dropped when a bucket is full, or read and found to have many. If they prevail all
-   the same, as when all is released at once, the whole index is dropped: memory follows what is in use (G11).
-3. It is of one state at one position: not used for another machine, nor after an entry that it was not told of.
-4. To make it holds nobody up: names are gathered in slices, between which the event loop does all else. Buckets
-   are full at about the same time, so a slice is measured by its work, with what it puts in order. Lists wait
-   for it meanwhile: each is a command in flight, of which a connection may have so many. Of a state with few names
-   it is made on the spot.
+1. It exists while clients list. It is made when a list is requested, fed by every entry as it is applied, and
+   dropped after a minute of logical time without a list. Otherwise an entry costs only the check that there is
+   none.
+2. It may know names that are not in use any more, and lacks none that is. What is read is checked against the
+   state, name by name. Stale names are dropped when a bucket is full, or read and found to have many. If they are
+   the majority all the same, as when all is released at once, the whole index is dropped: memory follows what is
+   in use (G11).
+3. It is of one state at one position: not used for another machine, nor after an entry that it was not fed.
+4. To make it delays no client: names are gathered in slices, between which the event loop does all else. Buckets
+   are full at about the same time, so a slice is measured by its work, with what it puts in order. Lists wait for
+   it meanwhile: each is a command in flight, of which a connection may have so many. Of a state with few names it
+   is made on the spot.
 5. A page bounds its own work: it looks at so many names, in use or not, and then ends with a cursor.
 """
 
@@ -26,7 +28,7 @@ from fencehold.core.state import State
 from fencehold.core.views import all_in_use, all_names, in_use, in_use_count_max, names_by_session
 
 _BUCKET_MAX = 1_024
-"""Names in one bucket: what a page sorts again, and a full bucket is looked through for."""
+"""Names in one bucket: what a page sorts again, and what is scanned when a bucket is full."""
 
 WAITING_MAX = 1_024
 """Pages that may wait for the index to be made."""
@@ -40,8 +42,8 @@ _TIDY_NAMES = SLICE_NAMES
 """To tidy a full bucket takes as long as to take in so many names, or longer: a slice tidies one."""
 
 _PAUSE_S = 0.001
-"""How long all else has its way between two slices: a command takes several turns of the loop, and would meet a
-slice in each of them."""
+"""How long all else may run between two slices: a command takes several turns of the loop, and would meet a slice
+in each of them."""
 
 LOOKED_MAX = 4_096
 """How many names one page looks at, in use or not."""
@@ -50,7 +52,7 @@ _SPARED_MS = 500
 """For how long it is kept after a list in brief was read to its end."""
 
 IDLE_MS = 60_000
-"""For how long of logical time an index is kept that nobody reads."""
+"""For how long of logical time an index is kept that is not read."""
 
 _STALE_TIMES, _STALE_MORE = 4, 2_048
 """How many names may be known for each that is in use, and how many more."""
@@ -62,11 +64,11 @@ _STALE_FEW = 64
 """How many stale names a page may look at before it drops them."""
 
 _CALLS_PER_TURN = 256
-"""How many of those who waited for an index go on at a time."""
+"""How many of the callers that waited for an index are called at a time."""
 
 
 class NamePage(NamedTuple):
-    """Some names in use, in order, and the name to go on from; empty at the end."""
+    """Some names in use, in order, and the name to continue after; empty at the end."""
 
     names: list[str]
     cursor: str
@@ -77,12 +79,12 @@ class Names:
 
     def __init__(self) -> None:
         self.index: NameIndex | None = None
-        """None: nobody lists. It is to be fed otherwise."""
+        """None: no client lists. Otherwise it is to be fed."""
         self._state: State | None = None
         self._position = 0
-        """Of the last entry that it was told of."""
+        """Of the last entry that it was fed."""
         self._read_at = 0
-        """Logical time, when somebody listed last."""
+        """Logical time of the last list."""
         self._rest: Iterator[str | None] | None = None
         """What the index still lacks while it is made."""
         self._waiting: deque[Callable[[], None]] = deque()
@@ -90,7 +92,7 @@ class Names:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so many wait for the index already that nobody else should."""
+        """Whether so many wait for the index already that no more should."""
         return len(self._waiting) >= WAITING_MAX
 
     def prepare(self, state: State, then: Callable[[], None]) -> None:
@@ -120,11 +122,11 @@ class Names:
         return self.index.page(prefix, after, count)
 
     def spare(self, state: State) -> None:
-        """Who has read all of it keeps what was read: unless somebody else reads on, the index is not needed."""
+        """The reader has read all of it and keeps that: unless another reads on, the index is not needed."""
         self._read_at = state.now_at - IDLE_MS + _SPARED_MS
 
     def feed(self, entry: Entry, applied: Applied) -> None:
-        """Be told of an entry that was just applied. Only if there is an index."""
+        """Take in an entry that was just applied. Only if there is an index."""
         index, state = self.index, self._state
         if index is None or state is None:
             return
@@ -134,7 +136,7 @@ class Names:
         self._position += 1
         names: list[str] = []
         for command, outcome in zip(entry.commands, applied.outcomes, strict=True):
-            # A waiter that is granted later was told of when it joined the queue.
+            # A waiter that is granted later was taken in when it joined the queue.
             if type(outcome) in _BEGINNINGS:
                 names += command.names  # type: ignore[union-attr]
         index.add(names)
@@ -145,7 +147,7 @@ class Names:
             self.drop()
 
     def drop(self) -> None:
-        """Forget the index: the machine is another one. Those who wait for it are called, and find that out."""
+        """Drop the index: the machine is another one. What waits for it is called, and finds that out."""
         self.index = self._state = self._rest = None
         if self._waiting and self._step is None:
             self._go_on()
@@ -165,7 +167,7 @@ class Names:
             self._step = loop.call_later(_PAUSE_S, self._on_turn)
 
     def _on_turn(self) -> None:
-        """One slice of the index, or, when it is made, of those who wait for it."""
+        """One slice of the index, or, when it is made, of the callers that wait for it."""
         self._step = None
         if self._rest is not None:
             self._take_in()
@@ -215,7 +217,7 @@ class NameIndex:
             self.put(name)
 
     def put(self, name: str) -> int:
-        """Know a name, be it known or not; says to how many names that was as much work."""
+        """Know a name, be it known or not; returns to how many names that was as much work."""
         at = bisect_right(self._starts, name) - 1
         bucket = self._buckets[at]
         bucket.append(name)
@@ -265,7 +267,7 @@ class NameIndex:
         return bisect_right(self._starts, name) - 1
 
     def _sorted(self, at: int) -> list[str]:
-        # Newcomers stand behind what is sorted already: this takes little more than a look at each.
+        # New names are behind what is sorted already: this takes little more than one pass.
         self._buckets[at].sort()
         return self._buckets[at]
 

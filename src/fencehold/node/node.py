@@ -2,10 +2,10 @@
 
 1. It opens the journal and comes up to its end. Alone, it takes the next epoch at once; among others it stands by
    until it is to (see `standby`). It reads what came before its epoch, and leads until it is stopped, sealed, or
-   the journal fails. Then it opens anew, without its state if it led, and tries again, after ever longer pauses.
+   the journal fails. Then it opens anew, without its state if it led, and tries again, with growing back-off.
 2. While it does not lead it refuses at once: certainly nothing happened, and who leads if that is known. Only what
-   is asked for as stale is answered from what it has followed.
-3. A leader that was sealed answers nothing more (G10), and disconnects everybody.
+   is requested as stale is answered from what it has followed.
+3. A leader that was sealed answers nothing more (G10), and disconnects all clients.
 4. What trying again cannot fix (damage, an fsync that failed, our own bug) ends it with that error.
 5. It routes notices to the connection attached to the session they concern, and wakes observers.
 6. While it leads it watches the room that its journal has, and refuses new work before that is full (`room`).
@@ -62,7 +62,7 @@ _DUE_S_MIN = 0.02
 """How soon after an entry another may be made only because something is due: a bound on their number."""
 
 _HANDOVER_S = 1.0
-"""How long a leader that stops waits for the next one, before it lets its clients go."""
+"""How long a leader that stops waits for the next one, before it disconnects its clients."""
 
 
 class HomeShard(NamedTuple):
@@ -102,7 +102,7 @@ class Node:
         self._past: Ring | None = None
         """The ring as it will be, while the state is built anew."""
         self.is_catching_up = False
-        """The journal is read to its end: the state is older than what was told of it."""
+        """The journal is read to its end: the state is older than what was reported of it."""
         self.routes = Routes()
         self.member = Member()
         self.standbys = Standbys()
@@ -115,7 +115,7 @@ class Node:
         self._limits = limits or Limits()
         self._bounds = bounds or Bounds()
         self.leading: Leader | None = None
-        """What takes commands, while it leads. Asked by connections for each of theirs."""
+        """What takes commands, while it leads. Read by connections for each of theirs."""
         self._leading = asyncio.Event()
         self._settled = asyncio.Event()
         self._stopping = False
@@ -150,16 +150,17 @@ class Node:
         self.on_room: Callable[[], None] = _ignore
         """Called when it has begun, or ended, to hold back new work for want of room."""
         self.speech = Speech()
-        """Called around all that is said of one entry."""
+        """Called around all messages about one entry."""
         self.on_steps: Callable[[], None] = _ignore
         """Called when an entry is durable of a shard whose slots have moved."""
         self.on_policy: list[Callable[[], None]] = []
-        """Called when another policy is durable, before anybody is told what it ended."""
+        """Called when another policy is durable, before any client is told what it ended."""
         self.rulebook: Rulebook | None = None
         """The durable policy, worked out; None while there is none."""
         self.rates = Rates()
         self.shares = SharedThings(Share)
-        """What of an entry all connections of a principal may take together; of nobody, each by itself."""
+        """The part of an entry that all connections of a principal may take together; without a principal, each by
+        itself."""
         self.epoch = Epoch(0)
         self.position = 0
         """Of the last entry known to be durable."""
@@ -167,7 +168,7 @@ class Node:
         self._followed_ms: float | None = None
         """When the last entry came that another node wrote."""
 
-    # What doors ask of it.
+    # For the listeners (`doors`).
 
     @property
     def leads(self) -> bool:
@@ -262,7 +263,7 @@ class Node:
         return self.who_of(session).meta
 
     def who_of(self, session: int) -> Who:
-        """Whose a session is, though it may have ended a while ago; nobody's if that is gone."""
+        """Whose a session is, though it may have ended a while ago; `NOBODY` if that is gone."""
         state = self.replica.machine.state
         known = state.sessions.get(session)
         if known is not None:
@@ -282,13 +283,13 @@ class Node:
             if standing.vouches:
                 return NotLeader(f"this node stands by; ask {leader.address}", leader=leader.address)
             # A client that was sent there would wait in vain, as this node does.
-            return Unavailable(f"the leader, {leader.name}, was not heard of for a while")
+            return Unavailable(f"the leader, {leader.name}, was not heard from for a while")
         return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
 
     # Its life.
 
     def join(self, member: Member, line: Line) -> None:
-        """Be one of several from here on. To be said before `run`."""
+        """Be one of several from here on. To be called before `run`."""
         self.member, self._line = member, line
 
     async def ready(self) -> None:
@@ -335,7 +336,7 @@ class Node:
     def cede(self) -> None:
         """Answer what was taken, then let a standby lead in its place: the one that `standbys` has first.
 
-        Nothing happens if it does not lead. If nobody takes over, it leads again.
+        Nothing happens if it does not lead. If no standby takes over, it leads again.
         """
         if self.leading is not None and self._line is not None:
             self.leading.stop()
@@ -364,10 +365,11 @@ class Node:
         # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
         # may go on.
         if isinstance(error, LeaseLapsed):
-            # The journal is as it should be; only nobody was told.
+            # The journal is as it should be; only no client was answered.
             return True
         if self._line is not None:
-            # Not let in from the beginning: somebody mistyped something, and is still there to hear it.
+            # Not admitted from the beginning: probably a typo in the configuration, and its author is still there
+            # to see it.
             return self._was_admitted or not isinstance(error, NotAdmitted)
         if self.epoch == 0 or isinstance(error, _DEPOSED):
             return False
@@ -379,7 +381,7 @@ class Node:
             await asyncio.wait_for(self._stopped.wait(), seconds)
 
     async def _serve(self) -> None:
-        # What was appended though nobody could be told so is told now.
+        # What was appended though no client could be told so is reported now.
         self.is_catching_up = True
         try:
             opened = await self.replica.open(self._on_missed, self._on_anew)
@@ -427,9 +429,9 @@ class Node:
                 return True
 
     def _is_overdue(self, newest: Epoch) -> bool:
-        """Whether it was to lead before, could not take the epoch, and nobody has written anything since.
+        """Whether it was to lead before, could not take the epoch, and no node has written anything since.
 
-        One epoch may have been taken meanwhile: by itself, without its hearing of it.
+        One epoch may have been taken meanwhile: by itself, without its knowing.
         """
         if self._overdue is None or self._stopping:
             return False
@@ -510,7 +512,8 @@ class Node:
             await leader.lead()
         except LeaseLapsed:
             if self._line is None:
-                # It will lead again, and has not said all it did: nobody is to wait for that on this connection.
+                # It will lead again, and has not answered all it did: no client is to wait for that on this
+                # connection.
                 self.leading = None
                 self.on_deposed()
             raise
@@ -558,7 +561,7 @@ class Node:
     def _on_looked(self) -> None:
         self._saver.bytes_max = self.room.entries_bytes_max
         if self.leading is not None and self.room.level >= Level.SCARCE:
-            # An entry, though nobody may have anything to say: a snapshot is begun after one, and gives room back.
+            # An entry, though there may be nothing to journal: a snapshot is begun after one, and gives room back.
             self.leading.ask(_ignore, _ignore)
 
     async def _tick(self, leader: Leader) -> None:
@@ -569,7 +572,7 @@ class Node:
     # What comes from the journal.
 
     def _on_anew(self, opened: Opened) -> None:
-        """The state is built anew: so is what is told of the past, beside what is there until that is done."""
+        """The state is built anew: so is the ring of past events, beside the present one until that is done."""
         self._past = self.ring.anew(opened.snapshot.position if opened.snapshot else 0, opened.end)
 
     def _on_missed(self, entry: Entry, applied: Applied, size_bytes: int) -> None:
@@ -599,7 +602,7 @@ class Node:
         if state.rulebook is not self.rulebook or state.placed is not None:
             self._note_policy()
         if not applied.notices:
-            # All is said: let the replies go before what nobody waits for.
+            # All replies are made: flush them before the work that no client waits for.
             self.speech.end()
         self.ring.add(entry, applied, size_bytes)
         self.replica.on_entry(entry, applied)
@@ -628,7 +631,7 @@ class Node:
                 call()
 
     def _tell_broken(self, entry: Entry, applied: Applied) -> None:
-        """Of each hold, and as whom its breaker had logged in: that is said before the holds are."""
+        """Report each broken hold with the principal that broke it, which an earlier event of the entry says."""
         principal = ""
         for event in events_of(entry, applied, self.who_of):
             if event.kind in (Kind.FENCE_RAISED, Kind.SLOTS_FORCED):
@@ -651,8 +654,8 @@ def _is_broken(notice: Notice) -> bool:
 
 
 async def _at_once() -> None:
-    """Nobody is waited for."""
+    """Nothing to wait for."""
 
 
 def _ignore(*_: object) -> None:
-    """Nobody waits for the answer."""
+    """No caller waits for the answer."""

@@ -3,7 +3,7 @@
 1. It is of durable entries only: it is begun by a question (see `leader`), whose answer comes when the entry that
    it looks at is durable, and nothing of it is shown before that answer.
 2. A state has one snapshot under way at a time, this one or the node's own; the second one waits. So there
-   is a bound: one that is not drawn from for a while, or takes too long in all, is given up.
+   is a bound: one that is not drawn from for a while, or takes too long in all, is aborted.
 3. A piece costs as much as a slice of a snapshot, a few milliseconds, and has a bound in bytes.
 """
 
@@ -31,7 +31,7 @@ class OnlineBackup:
         self._begun_at = self._drawn_at = now
 
     def piece(self, now: float) -> bytes:
-        """The next bytes of the snapshot; none are left if there are none."""
+        """The next bytes of the snapshot; empty at its end."""
         self._drawn_at = now
         if self._at == len(self._chunk):
             self._chunk, self._at = next(self._snapshot, b""), 0
@@ -45,7 +45,7 @@ class OnlineBackup:
         return now - self._drawn_at > IDLE_S_MAX or now - self._begun_at > TOTAL_S_MAX
 
     def close(self) -> None:
-        """Let the next snapshot begin. Needless after the last piece, and harmless."""
+        """Let the next snapshot begin. Idempotent; not needed after the last piece."""
         self._snapshot.close()
 
 

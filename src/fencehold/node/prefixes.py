@@ -1,11 +1,12 @@
-"""Prefixes: who watches the beginning of a name, found without asking all who watch.
+"""Prefixes: the watchers of the beginning of a name, found without a scan of all watchers.
 
-A tree of what the watched prefixes have in common: each edge is a piece of text, and who watches a prefix is kept
-at the node it leads to. A name is followed from the root until its letters part from every edge.
+A radix tree of the watched prefixes: each edge is a piece of text, and the watchers of a prefix are kept at the
+node it leads to. A name is followed from the root until its letters part from every edge.
 
-1. To find who watches a name costs a step for each place where watched prefixes begin as the name does and then
-   end or part: none for a name unlike all of them, however many they are; never more than the name has letters.
-2. To add or remove one costs a step for each node on its way. No other prefix is looked at.
+1. To find the watchers of a name costs a step for each place where watched prefixes begin as the name does and
+   then end or part: none for a name unlike all of them, however many they are; never more than the name has
+   letters.
+2. To add or remove one costs a step for each node on its way. No other prefix is visited.
 3. The tree has at most two nodes for each prefix: what is removed leaves nothing behind.
 """
 
@@ -35,7 +36,7 @@ class Prefixes(Generic[Watcher]):
         self._root: _Node[Watcher] = _Node("")
 
     def find(self, names: tuple[str, ...]) -> Sequence[Watcher]:
-        """Who watches any of these names, in any order.
+        """The watchers of any of these names, in any order.
 
         Each comes once, unless it watches two prefixes of which one begins the other.
         """
@@ -113,7 +114,7 @@ def _split(above: _Node[Watcher], node: _Node[Watcher], at: int) -> _Node[Watche
 
 
 def _tidy(above: _Node[Watcher], node: _Node[Watcher]) -> None:
-    """Remove a node that nobody watches and at which nothing parts."""
+    """Remove a node without watchers and without branches."""
     if node.watchers or len(node.children) > 1:
         return
     if not node.children:

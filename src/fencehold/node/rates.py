@@ -1,7 +1,7 @@
 """Rates: how many commands a second each principal has sent, against its quota.
 
 A bucket for each principal that has a quota holds as many commands as may come in one second, and fills at that
-rate. It is this node's alone: how much comes is no matter of the replicated state.
+rate. It is this node's alone: how much comes is not part of the replicated state.
 """
 
 from collections import OrderedDict
@@ -22,7 +22,8 @@ class Rates:
         """How often each quota was met, by name."""
 
     def wait_ms(self, principal: str, quota: NamedQuota, now_ms: float) -> int:
-        """Take one command out of a principal's bucket; if there is none, in how many milliseconds there is."""
+        """Take one command out of a principal's bucket; if it is empty, returns in how many milliseconds it is
+        not."""
         name, terms = quota
         per_s = terms.commands_per_s
         left, at_ms = self._buckets.get(principal, (float(per_s), now_ms))

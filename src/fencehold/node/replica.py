@@ -3,8 +3,8 @@
 1. It starts from the newest snapshot and applies every entry after it, in order: then its state is that of every
    other replica at that position, and that of the one which stopped.
 2. What it applies is what the journal holds. It never applies what may not be there.
-3. A journal that was away and is opened again is gone on with from where it was, if it still holds the entry that
-   was applied last. To begin anew takes seconds when there are many entries since the snapshot, and all nodes
+3. A journal that was unavailable and is opened again is followed on from where it was, if it still holds the entry
+   that was applied last. To begin anew takes seconds when there are many entries since the snapshot, and all nodes
    would do so at the same time. A machine that has led may have seen what is not there, and begins anew.
 """
 
@@ -31,22 +31,22 @@ class Replica:
         self.machine = Machine()
         self.names = Names()
         self.epoch: Epoch | None = Epoch(0)
-        """Under which the last entry was written; None if a snapshot stands in its place."""
+        """Under which the last entry was written; None if a snapshot is in its place."""
         self.snapshot_bytes = 0
         """How large the snapshot is that it began with; 0 if there was none."""
         self.followed_bytes = 0
         """How large the entries are together that it has applied since."""
         self.on_entry: Callable[[Entry, Applied], None] = _ignore
-        """Told of each entry that was followed, and what it did."""
+        """Called with each entry that was followed, and what it did."""
         self.on_opened: Callable[[Opened], None] = _ignore
-        """Told when the journal was opened and is followed from its snapshot on, before any entry."""
+        """Called when the journal was opened and is followed from its snapshot on, before any entry."""
         self._last: Record | None = None
         """The entry that the machine applied last, and which it may go on from."""
 
     async def open(
         self, on_followed: Followed | None = None, on_anew: Callable[[Opened], None] | None = None
     ) -> Opened:
-        """Open the journal and come up to its end; `on_followed` is told of each entry on the way, and its bytes.
+        """Open the journal and come up to its end; `on_followed` gets each entry on the way, and its bytes.
 
         `on_anew` is called before the first of them, unless it goes on from the entry that was applied last.
 
@@ -82,7 +82,7 @@ class Replica:
                 elif record != last:
                     return False
         except (Trimmed, Damaged):
-            # If that is more than the place it stood at, beginning anew finds it, too.
+            # If more than this place is damaged, beginning anew finds it, too.
             return False
         return opened.end >= last.position
 
@@ -106,7 +106,7 @@ class Replica:
         return entry, applied
 
     def lead(self) -> Machine:
-        """The machine, for a leader to run ahead of the journal with: it is good for nothing else from here on."""
+        """The machine, for a leader to run ahead of the journal with; for nothing else from here on."""
         self._last = None
         return self.machine
 
@@ -126,4 +126,4 @@ def _machine_of(opened: Opened) -> Machine:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """No callback was set."""

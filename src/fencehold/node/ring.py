@@ -1,12 +1,12 @@
 """The event ring: the newest of what happened, for observers.
 
-It keeps durable entries with what they did, and makes events of them only when somebody asks: no observer
-costs the path of an acquire nothing but an append to a ring. What falls out at the far end is gone; who comes too
-late is told so. A node that is started, or has to begin anew, fills it again from what the journal has since the
-newest snapshot; a standby has what it has followed, and goes on with it when it leads.
+It keeps durable entries with what they did, and makes events of them only on request: observers cost the path of
+an acquire no more than an append to a ring. What falls out at the far end is gone; a watcher that comes too late
+is told so. A node that is started, or has to begin anew, fills it again from what the journal has since the newest
+snapshot; a standby has what it has followed, and goes on with it when it leads.
 
-Sessions end, and their events are still to be told by the names of their clients. So what a client said of itself
-is kept for as long as the end of its session is in the ring, which is longer than anything else of it.
+Sessions end, and their events are still to be reported with the names of their clients. So what a client said of
+itself is kept for as long as the end of its session is in the ring, which is longer than anything else of it.
 
 Bytes are counted as they lie in memory, and rather too many than too few: a command of forty bytes in the journal
 is objects of several hundred here, and the end of one session may bring the names of ten thousand holds.
@@ -117,7 +117,7 @@ class Ring:
         entries = self._entries
         if not entries or entries[-1].applied.position <= position:
             return None
-        # Mostly somebody asks who is close behind: there is no need to search for it.
+        # Mostly the caller is close behind: there is no need to search for it.
         if len(entries) == 1 or entries[-2].applied.position <= position:
             return entries[-1]
         return entries[bisect_right(entries, position, key=_position)]

@@ -1,14 +1,14 @@
-"""The watch on the room: how much more what keeps the journal takes, and what is refused so that it is never full.
+"""The watch on the room: how much more the engine takes, and what is refused so that it is never full.
 
-1. It is looked at about every second, and sooner when much is written; meanwhile what is written, be it entries or
+1. It is measured about every second, and sooner when much is written; meanwhile what is written, be it entries or
    a snapshot, counts as used. A look says what was a moment ago, so what was written since the look before it
    counts as well.
 2. *Scarce*: snapshots are taken and entries trimmed as soon as that gives back a fair part. *Tight*: there is room
    for the next snapshot and a reserve, and no more: whatever makes the state grow is refused (`Overloaded`). What
-   ends things goes on, and so do renewals and time. *Spent*: the reserve is nearly gone: only renewals, and what a
-   client that goes away leaves to say, go on.
-3. It lifts by itself, when there is a good deal more room than when it began.
-4. A keeper that does not say how full it is, and refuses an append for want of room, is tight for a while after.
+   ends things is still taken, and so are renewals and time. *Spent*: the reserve is nearly gone: only renewals,
+   and what is to be journaled for a client that goes away, are taken.
+3. It ends by itself, when there is a good deal more room than when it began.
+4. An engine that does not say how full it is, and refuses an append for want of room, is tight for a while after.
    Then new work tries it again.
 """
 
@@ -27,15 +27,15 @@ _LOOK_S_MIN = 0.05
 """Between two looks, however much is written."""
 _WITHIN_S = 1.0
 _SETTLE_S = 0.3
-"""After a trim: so long it may take until a keeper says that there is more room."""
+"""After a trim: so long it may take until an engine says that there is more room."""
 _FULL_S, _FULL_UNKNOWN_S = 1.0, 5.0
-"""For so long nothing new is tried after a keeper was full: if it says how full it is, and if it does not."""
+"""For so long nothing new is tried after an engine was full: if it says how full it is, and if it does not."""
 _RESERVE_BYTES_MAX = 64 << 20
 _RESERVE_SHARE = 8
 _SPENT_SHARE = 8
 """The reserve is nearly gone when one part in so many of it is left."""
 _LOOKS_SHARE = 64
-"""It is looked at when one part in so many of what is allowed was written."""
+"""It is measured when one part in so many of what is allowed was written."""
 _JUDGE_BYTES_MAX, _JUDGE_SHARE = 256 << 10, 1_024
 """How much is written, and which part of what is allowed, before it is judged again. The state may grow by many
 times as much, but by no more than the reserve."""
@@ -102,7 +102,7 @@ class RoomWatch:
 
     @property
     def is_blind(self) -> bool:
-        """Whether there was no room a moment ago, and nobody says how much there is."""
+        """Whether there was no room a moment ago, and the engine does not say how much there is."""
         return self.room.free_bytes is None and self.level >= Level.TIGHT
 
     @property
@@ -117,7 +117,7 @@ class RoomWatch:
         return BYTES_MAX if allowed_bytes is None else min(BYTES_MAX, allowed_bytes // _SAVE_SHARE)
 
     def refusal(self) -> Overloaded | None:
-        """What is said to new work; None if it is taken."""
+        """The refusal of new work; None if it is taken."""
         if self.level < Level.TIGHT:
             return None
         why = f"{self.room}{'; ' if self.room.note else ''}{self.room.note}"
@@ -146,13 +146,13 @@ class RoomWatch:
         asyncio.get_running_loop().call_later(_SETTLE_S, self._bell.set)
 
     def on_full(self, error: Overloaded) -> None:
-        """The keeper refused an append for want of room."""
+        """The engine refused an append for want of room."""
         self._full_at = asyncio.get_running_loop().time()
         self._full_said = str(error)
         self._judge()
 
     async def watch(self) -> None:
-        """Look, time and again."""
+        """Look periodically."""
         while True:
             await self.look()
             await asyncio.sleep(_LOOK_S_MIN)
@@ -163,7 +163,7 @@ class RoomWatch:
             self._bell.clear()
 
     async def look(self) -> None:
-        """Ask the keeper, and judge by what it says. Without an answer, what was found last counts."""
+        """Ask the engine, and judge by what it says. Without an answer, what was found last counts."""
         began_bytes = self._written_bytes
         found = await self._journal.room(_WITHIN_S)
         if found.free_bytes is not None or self.room.free_bytes is None:
@@ -195,7 +195,7 @@ class RoomWatch:
             self._change(level, now)
 
     def _was_full(self, now: float) -> bool:
-        """Whether the keeper was full a moment ago; whatever it says, for some bounds it does not know itself."""
+        """Whether the engine was full a moment ago; whatever it says, for some bounds it does not know itself."""
         if self._full_at is None:
             return False
         return now < self._full_at + (_FULL_UNKNOWN_S if self.room.free_bytes is None else _FULL_S)
@@ -213,4 +213,4 @@ class RoomWatch:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """No callback was set."""

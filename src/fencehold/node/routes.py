@@ -1,4 +1,4 @@
-"""Routes: from what happened to those who are told: who speaks for a session, and who watches."""
+"""Routes: from what happened to those that are notified: the connection of a session, and the watchers."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,13 +7,13 @@ from fencehold.core.outcomes import Applied, Notice
 
 
 class Listener(Protocol):
-    """Who is told of what happens to a session: a connection."""
+    """Is notified of what happens to a session: a connection."""
 
     def on_notice(self, notice: Notice, at_ms: int) -> None: ...
 
 
 class Routes:
-    """Who listens, by session; and who watches."""
+    """The listeners by session, and the watchers."""
 
     def __init__(self) -> None:
         self._listeners: dict[int, Listener] = {}
@@ -43,13 +43,13 @@ class Routes:
         self.watchers.pop(wake, None)
 
     def tell(self, applied: Applied) -> None:
-        """Tell each listener what an entry did to its session."""
+        """Notify each listener of what an entry did to its session."""
         for _, notice in applied.notices:
             listener = self._listeners.get(notice.session)
             if listener is not None:
                 listener.on_notice(notice, applied.at_ms)
 
     def wake(self) -> None:
-        """Tell those who watch that something happened."""
+        """Wake the watchers: something happened."""
         for wake in tuple(self.watchers):
             wake()

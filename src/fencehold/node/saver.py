@@ -5,9 +5,10 @@
    more. It is also due after so many bytes, or after as many as the last one has if that is more: so a journal is
    no larger than a few snapshots or that bound, and a large state is not saved over and over.
 2. Where room is scarce (`is_urgent`) it is due whenever it gives back a fair part of it: when a sixteenth of what
-   was saved came since, or went. Then nothing is kept for those who read just behind.
-3. It is not begun where there is no room for it: one that is broken off would only take what is left. How large it
-   would be is estimated, never too low; where that is too much, it is drawn to nowhere now and then, to know.
+   was saved came since, or went. Then nothing is kept for readers just behind.
+3. It is not begun where there is no room for it: one that is aborted would only take what is left. How large it
+   would be is estimated, never too low; where that is too much, it is drawn and discarded now and then, as a
+   measurement.
 4. It is begun between two entries, when all that was applied is durable, so it is of durable entries only; drawing
    it shares the event loop step by step.
 """
@@ -25,7 +26,7 @@ from fencehold.types import Position
 
 BYTES_MAX = 64 << 20
 ENTRY_OVERHEAD_BYTES = 256
-"""What an entry takes beside its own bytes, whatever keeps it: it is there to be counted, not to be exact."""
+"""What an entry takes beside its own bytes, in any engine: a rough figure, so that it is counted at all."""
 _FAIR = 16
 """A snapshot gives back a fair part of the room if it is one in so many."""
 _RETRY_S = 1.0
@@ -44,9 +45,9 @@ class Saver:
         self._bytes = 0
         """Appended since the last one was begun."""
         self._unsaved_bytes = 0
-        """Appended after what the one that stands is of."""
+        """Appended after the position of the last complete one."""
         self._saved_bytes = 0
-        """How large the one that stands is."""
+        """How large the last complete one is."""
         self._saved_items = 0
         self._known_bytes = 0
         """How large the state was when it was drawn last."""
@@ -99,7 +100,7 @@ class Saver:
             return
         if self.is_urgent and self._swept_at != self.saved_at and not self._is_retrying():
             self._start(self._sweep())
-        # While somebody draws a backup it waits: a state has one snapshot under way at a time.
+        # While a backup is drawn it waits: a state has one snapshot under way at a time.
         elif machine.state.saving is None and self._is_due(machine.state):
             self._begin(machine)
 
@@ -171,7 +172,7 @@ class Saver:
             self._end_work()
 
     async def _weigh(self, snapshot: Snapshot) -> None:
-        """Draw the state to nowhere, to know how large it is."""
+        """Draw the state and discard it, to measure its size."""
         began_at, grown_bytes = asyncio.get_running_loop().time(), self._grown_bytes
         try:
             size_bytes = 0
@@ -214,7 +215,7 @@ class Saver:
         self._task = None
 
     async def end(self) -> None:
-        """Give up the one under way, if any."""
+        """Abort the one under way, if any."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -229,4 +230,4 @@ def _items(state: State) -> int:
 
 
 def _nothing(*_: int) -> None:
-    """Nobody wants to know."""
+    """No callback was set."""

@@ -1,9 +1,9 @@
 """The shards of one server: a node and a volatile machine for each, and who leads which.
 
 1. Every server hosts all shards. It leads some of them and follows the journals of the others, so it knows of each
-   who leads it, without asking anybody.
-2. The first shard is the home of the policy. The leaders of the others follow it: a change holds there an entry of
-   their own later, never half, and an older one never replaces a newer one.
+   who leads it, without asking another node.
+2. The first shard is the home of the policy. The leaders of the others follow it: a change takes effect there with
+   an entry of their own later, never half, and an older one never replaces a newer one.
 3. The map is the newest that any shard has taken, and the leaders bring slots where it says (`slot_mover`).
 4. Deadlocks through several shards are found by a watch (`deadlock_watch`).
 5. Leaders spread themselves over the nodes that are alive, as `placement.spread` decides: a leader lets the node
@@ -28,11 +28,11 @@ from fencehold.placement.slots import slot_of
 from fencehold.placement.spread import SETTLE_FACTOR, Membership, Sight, handovers
 
 _LOOK_S = 0.5
-"""How often it is looked whether leaders are spread."""
+"""How often to check whether leaders are spread."""
 _HEARD_S = 12 * BEAT_S
-"""A standby that was heard of so lately is alive. One whose connection is lost is not among them any more."""
+"""A standby that was heard from so recently is alive. One whose connection is lost is not among them any more."""
 _LAG_MAX = 1_000
-"""Entries that a node may be behind and still take over: reading more would keep everybody waiting."""
+"""Entries that a node may be behind and still take over: reading more would keep all clients waiting."""
 
 
 class ShardHost(NamedTuple):
@@ -109,7 +109,7 @@ class Shards:
         due = {shard: to for shard, to in handovers(sight, me).items() if self._is_ready(shard, to)}
         if not due:
             return
-        # All of them hear their new ranks with the next beat, and the one that is preferred goes first.
+        # All of them get their new ranks with the next heartbeat, and the one that is preferred goes first.
         await asyncio.sleep(2 * BEAT_S)
         if self.sight(loop.time()) == sight:
             for shard in due:
@@ -134,4 +134,4 @@ def _one_by_one(*calls: Callable[[], None]) -> None:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody waits for the answer."""
+    """No caller waits for the answer."""

@@ -1,20 +1,20 @@
 """The mover: the leaders of shards bring slots where the map says, each by itself, from what they see.
 
-1. Who changes the map tells the first shard, and that is all: the rest is in the journals. A command, a leader or
-   a node that dies at any moment leaves a state from which the leaders of then go on.
+1. To change the map, only the first shard is told: the rest is in the journals. A command, a leader or a node that
+   dies at any moment leaves a state from which the next leaders continue.
 2. Every server follows the journals of all shards. So a leader sees the newest map wherever it was taken, and
    takes it over; sees which of its own slots have drained, and closes them; sees that a slot that is to come was
    closed for it where it was, and opens it above that fence.
 3. Only what is durable counts of other shards: what a leader of this same server has applied and not yet appended
    may never have happened (`Standing` is noted when an entry is durable).
 4. The next map is taken only when every shard has done what this one says: such a state does not change by itself,
-   so whoever saw it may rely on it, as far as the version is still the same; and the first shard sees to that.
+   so a node that saw it may rely on it, as long as the version is still the same; and the first shard checks that.
 5. The volatile machines follow the map of the nodes beside them, and open at once: for their tier it is enough
-   that everybody asks at the same place.
-6. While a slot is on its way its free names wait, so the journals that tell of it are followed closely. All of
-   them for a moment, when a map is about to be taken: the leader of the first shard tells the others beforehand,
-   and who misses that learns of the map from the journal, a little later. Then, as long as a slot is to come to a
-   shard led here, the journals of shards that have not closed all they are to.
+   that all clients ask the same machine.
+6. While a slot is on its way its free names wait, so the journals that report it are followed closely. All of them
+   for a moment, when a map is about to be taken: the leader of the first shard tells the others beforehand, and a
+   server that misses that learns of the map from the journal, a little later. Then, as long as a slot is to come
+   to a shard led here, the journals of shards that have not closed all they are to.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from fencehold.node.volatile import Volatile
 from fencehold.placement.map import ShardMap
 
 _LOOK_S = 0.5
-"""How often it is looked at the latest: a leader that has just taken over has been told of nothing."""
+"""At least how often it looks: a leader that has just taken over has not been called yet."""
 _PAUSE_S = 0.002
 """At least so long between two looks: while something drains, every entry asks for one."""
 _PAUSE_FACTOR = 5
@@ -66,14 +66,14 @@ class SlotMover:
     """What one server does so that slots come where they belong."""
 
     def __init__(self, places: Sequence[Place], first: ShardMap, on_map: Callable[[ShardMap], None]) -> None:
-        """`on_map`: told the newest map, whenever there is one."""
+        """`on_map`: called with the newest map, whenever there is one."""
         self._places = tuple(places)
         self.standings = [Standing(first) for _ in places]
         self._seen: list[tuple[State | None, int]] = [(None, 0)] * len(self._places)
         """Of which state they are, and after how many steps: one that was built anew counts from zero again."""
         self._newest, self._on_map = first, on_map
         self._asked: set[Node] = set()
-        """Machines that were told something and have not answered yet."""
+        """Machines with a command in flight."""
         self._wanted = asyncio.Event()
         self._hurried_until = 0.0
         self._close = [False] * len(self._places)
@@ -181,7 +181,7 @@ def _is_for(move: SlotMove, shard: int, version: int) -> bool:
 
 
 def _due_beside(state: State, placed: ShardMap) -> Command | None:
-    """What a volatile machine has to do next, to stand as the map of the node beside it says."""
+    """What a volatile machine has to do next, to match the map of the node beside it."""
     known = 1 if state.placed is None else state.placed.version
     if state.arriving:
         return OpenSlots(tuple(sorted(state.arriving)), 0, known)

@@ -1,10 +1,10 @@
 """Growth: how much larger a snapshot may be by one entry. At the most, and never too low.
 
-1. What an entry brings stands in a snapshot twice at the most: as what is held or awaited, and as the answer that
-   is remembered for a repetition.
-2. But what is said once of several names stands with each of them: who holds it, and for how long a name is
-   kept for whom; metadata only where a name is kept. The same when a waiter is granted several: its names are in
-   the notice, its words are not, and count with as much as they may have.
+1. What an entry brings is in a snapshot at most twice: as what is held or awaited, and as the answer that is
+   remembered for a repetition.
+2. But what an entry says once of several names is saved with each of them: who holds it, and for how long a name
+   is kept for whom; metadata only where a name is kept. The same when a waiter is granted several: its names are
+   in the notice, its words are not, and count with as much as they may have.
 """
 
 from operator import attrgetter
@@ -27,7 +27,7 @@ def growth_bytes(entry: Entry, applied: Applied, size_bytes: int, limits: Limits
     grown = 2 * size_bytes + _ENTRY_BYTES
     commands = entry.commands
     if not applied.notices and _PLAIN.issuperset(map(type, commands)) and _names_of(commands) == len(commands):
-        # Nearly always: each of one name, and nobody was granted what it had waited for.
+        # Nearly always: each of one name, and no waiter was granted.
         return grown
     for command in commands:
         kind = type(command)

@@ -33,7 +33,7 @@ class Line(Protocol):
     """The connection of a standby to the node that leads."""
 
     async def follow(self, address: str, position: Callable[[], int], on_heard: Callable[[int], None]) -> Parting:
-        """Tell the node at `address` now and then how far this one is, until that ends.
+        """Tell the node at `address` periodically how far this one is, until the connection ends.
 
         `on_heard` is called with this standby's rank each time it answers.
         """
@@ -80,7 +80,7 @@ class StandingBy:
 
     @property
     def vouches(self) -> bool:
-        """Whether the leader was heard of so lately that clients may be sent to it."""
+        """Whether the leader was heard from so recently that clients may be sent to it."""
         return self._suspicion.vouches(self._loop.time())
 
     async def until_due(self) -> None:
@@ -103,7 +103,7 @@ class StandingBy:
             await asyncio.gather(following, lining, return_exceptions=True)
 
     def _is_headless(self) -> bool:
-        """Whether there is nobody to wait for: the leader that was announced last is this node, or none was."""
+        """Whether there is no leader to wait for: the one that was announced last is this node, or none was."""
         return self.leader.address in ("", self._member.address) and not self.awaits_taker
 
     async def _wait(self, following: asyncio.Task[None], seconds: float) -> None:
@@ -112,7 +112,7 @@ class StandingBy:
         try:
             await asyncio.wait({following, looking}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Also when a node that stops cancels this: nobody else knows of it.
+            # Also when a node that stops cancels this: nothing else refers to the task.
             looking.cancel()
 
     def _left_s(self) -> float:

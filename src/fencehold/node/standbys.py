@@ -1,6 +1,6 @@
-"""The standbys a leader knows of: who follows it, how far, and who goes first should it stop.
+"""The standbys a leader knows of: which nodes follow it, how far, and which goes first should it stop.
 
-A standby's rank is its place in the order in which they came; who leaves lets the others move up. Ranks only keep
+A standby's rank is its place in the order in which they came; when one leaves, the others move up. Ranks only keep
 standbys from taking over all at once: that two have the same is no harm.
 """
 
@@ -11,7 +11,7 @@ STANDBYS_MAX = 64
 
 
 class Member(NamedTuple):
-    """What a node is called, and where clients reach it. A node alone has neither."""
+    """The name of a node, and where clients reach it. A node alone has neither."""
 
     name: str = ""
     address: str = ""
@@ -28,21 +28,21 @@ class Standby(NamedTuple):
 
 
 class Standbys:
-    """Those of one leader, each by whatever tells of its end."""
+    """Those of one leader, each by the callback that says goodbye to it."""
 
     def __init__(self) -> None:
         self._known: dict[Callable[[], None], Standby] = {}
-        """By what tells it goodbye; in the order they came."""
+        """By goodbye callback; in the order they came."""
 
     def report(self, goodbye: Callable[[], None], standby: Standby) -> int | None:
-        """Take note of how far a standby is; returns its rank, or None if there are too many."""
+        """Record how far a standby is; returns its rank, or None if there are too many."""
         if goodbye not in self._known and len(self._known) >= STANDBYS_MAX:
             return None
         self._known[goodbye] = standby
         return list(self._known).index(goodbye)
 
     def prefer(self, name: str) -> bool:
-        """Let the standby of that name be the first from here on; says whether it is known."""
+        """Let the standby of that name be the first from here on; returns whether it is known."""
         first = next((goodbye for goodbye, standby in self._known.items() if standby.member.name == name), None)
         if first is None:
             return False
@@ -54,7 +54,7 @@ class Standbys:
         self._known.pop(goodbye, None)
 
     def dismiss(self) -> bool:
-        """Say goodbye to all; says whether there were any."""
+        """Say goodbye to all; returns whether there were any."""
         known, self._known = self._known, {}
         for goodbye in known:
             goodbye()

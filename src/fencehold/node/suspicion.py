@@ -1,4 +1,4 @@
-"""Suspicion: when a standby takes the leader for gone. It is fed with what was seen and `now`, in seconds.
+"""Suspicion: a standby's failure detector for its leader. It is fed with what was seen and `now`, in seconds.
 
 Taking over too early is harmless: the old leader is sealed, and silent. It only costs every client a new
 connection. So detection may be fast, but should not be nervous:
@@ -9,11 +9,11 @@ connection. So detection may be fast, but should not be nervous:
 3. *Nothing was heard, neither an entry nor an answer on the line*, for the leader timeout.
 4. *No entry came for several leader timeouts*, though the line answers: it cannot write.
 5. *Standbys do not run into one another*: each waits longer by its rank among them, which the leader told it.
-6. *Nobody announced itself yet, or the one that did was this node*: at once.
-7. Who was asleep itself counts anew: the silence may have been its own.
+6. *No leader announced itself yet, or the one that did was this node*: at once.
+7. A standby that was asleep itself counts anew: the silence may have been its own.
 8. *Another has taken the next epoch and written nothing yet*: it gets the leader timeout to begin, whatever is
    known of the leader before it; and twice as long after each epoch that was taken in vain. Otherwise nodes that
-   take over while the engine is slow would seal one another, and nobody come to write.
+   take over while the engine is slow would seal one another, and none would come to write.
 """
 
 from math import inf
@@ -31,7 +31,7 @@ class Patience(NamedTuple):
     stagger_s: float = 0.25
     """Between one standby's turn and the next one's: more than a take-over takes."""
     asleep_s: float = 0.5
-    """A look at the clock that comes so much too late was kept from it."""
+    """A look at the clock that is so much too late means that this process was stopped."""
     taking_factor_max: int = 4
     """A node that took an epoch gets at most so many leader timeouts to write: the calls that it takes, at their
     slowest, have ended by then."""
@@ -50,7 +50,7 @@ class Suspicion:
 
     @property
     def awaits_taker(self) -> bool:
-        """Whether somebody has taken an epoch, and is to write under it."""
+        """Whether another node has taken an epoch, and is to write under it."""
         return self._vain_epochs > 0
 
     def start_over(self, now: float) -> None:
@@ -59,14 +59,14 @@ class Suspicion:
         self.count_anew(now)
 
     def count_anew(self, now: float) -> None:
-        """Hold nothing against anybody."""
+        """Count silence from now on: what was seen before does not count."""
         self._entry_at = self._heard_at = now
         self._was_heard = False
         self._broken_at = inf
         self._gone_at = inf
 
     def on_entry(self, now: float) -> None:
-        """The journal has a new entry: its writer lives, whatever the line says."""
+        """The journal has a new entry: its writer is alive, whatever the line says."""
         self._entry_at = now
         self._broken_at = inf
 
@@ -101,7 +101,7 @@ class Suspicion:
         return min(reasons) + self._rank * patience.stagger_s
 
     def vouches(self, now: float) -> bool:
-        """Whether the leader was heard of so lately that clients may be sent to it."""
+        """Whether the leader was heard from so recently that clients may be sent to it."""
         silent_s = now - max(self._entry_at, self._heard_at)
         return self._gone_at > now and not self.awaits_taker and silent_s < self._patience.leader_timeout_s / 2
 

@@ -1,4 +1,4 @@
-"""Turns: the appends of one server's shards go one after the other, while more company is expected.
+"""Turns: the appends of one server's shards go one after the other, while more commands are expected.
 
 Eight shards that append whenever they can make eight small entries where one shard makes a large one, and an
 entry costs the same whatever it carries. So a shard lets the append of another end before it makes its own entry,
@@ -7,8 +7,8 @@ and gathers commands meanwhile:
 1. Only a crowd waits for its turn, and only while some of it are still to come (`group_commit`).
 2. The turn is that of the append which was begun last. One that is slow or stuck keeps the others waiting once,
    for `TURN_S_MAX`; then one of them goes before it, and the turn is with that one.
-3. Who waits longest is next. If it does not append then, as its entry was made elsewhere or it is at its end, the
-   one behind it is.
+3. The shard that waits longest is next. If it does not append then, as its entry was made elsewhere or it is at
+   its end, the one behind it is.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ TURN_S_MAX = 0.01
 
 
 class Turns:
-    """Whose append is under way, and who waits for its end."""
+    """The append that is under way, and those that wait for its end."""
 
     __slots__ = ("_holder", "_waiting")
 
@@ -41,7 +41,7 @@ class Turns:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Somebody whose turn may have come does not append: let the next one, unless an append is under way."""
+        """A shard whose turn may have come does not append: let the next one, unless an append is under way."""
         if self._holder is None and self._waiting:
             self._waiting[0].set()
 
@@ -50,5 +50,5 @@ class Turns:
         self._waiting.append(come)
 
     def leave(self, come: asyncio.Event) -> None:
-        """It waits no longer, whatever for."""
+        """It waits no longer, for whatever reason."""
         self._waiting.remove(come)

@@ -3,15 +3,15 @@
 1. Nothing of it waits for the journal: it is a node over the memory engine, with a leader, sessions,
    queues and events of its own. The two machines know nothing of one another's names and sessions.
 2. It serves where the node beside it leads, and from then on. Elsewhere it refuses as that node does, with the
-   address of the one that leads: all who want a name of this tier meet at one machine.
-3. A node that is deposed forgets it at once, before it disconnects everybody. What leads next, here or
+   address of the one that leads: all requests for a name of this tier meet at one machine.
+3. A node that is deposed forgets it at once, before it disconnects all clients. What leads next, here or
    elsewhere, begins with an empty machine, as after a restart: no session of an earlier *life* is known.
 4. Fences and positions of a life begin at the time of day in microseconds. No machine grants or writes that often,
    so they are above those of every earlier life, as far as the clocks of the nodes agree: a late release meets no
    new holder, and a watcher that comes back is told what it missed.
 5. A node that is alone is never deposed. While its journal fails and is tried again, this machine goes on.
 6. It follows the policy of the node beside it: begins with it, and is told of each change when that is durable.
-7. What ends it but `stop` is a failure as much as one of the node beside it.
+7. Anything but `stop` that ends it is as much a failure as one of the node beside it.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class Life(Node):
         self.on_promoted = self.follow_policy
 
     def begin_at(self, number: int) -> None:
-        """Let its positions and fences be above a number. To be said before `run`."""
+        """Let its positions and fences be above a number. To be called before `run`."""
         machine = Machine(self._limits)
         machine.state.position = number - 1
         first: tuple[Command, ...] = (RaiseFence(number),)
@@ -83,7 +83,7 @@ class Life(Node):
         return "waiting" if self._beside.leads else self._beside.role
 
     def _tell_beside(self, event: Event, principal: str) -> None:
-        """Who is told of force-releases at the node beside it is told of them here, too."""
+        """Report a force-release here as one of the node beside it."""
         self._beside.on_broken(event, principal)
 
     def refusal(self) -> Unavailable:
@@ -158,4 +158,4 @@ class Volatile:
 
 
 def _ignore(*_: object) -> None:
-    """Nobody waits for the answer."""
+    """No caller waits for the answer."""
