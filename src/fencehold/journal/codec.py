@@ -18,7 +18,7 @@ _decode: Final = msgspec.msgpack.Decoder(Entry).decode
 
 
 def encode(entry: Entry) -> bytes:
-    """The bytes a journal keeps. Most entries do not tell the time of day, and have no byte for it."""
+    """The bytes a journal keeps. Most entries do not have the time of day, and spend no byte on it."""
     return _PREFIX + _encode(entry if entry.unix_ms else (entry.elapsed_ms, entry.commands))
 
 

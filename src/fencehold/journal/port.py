@@ -64,7 +64,7 @@ class Declared(NamedTuple):
 
 @runtime_checkable
 class PromptJournal(Protocol):
-    """A journal that can append where its caller stands, for a leader that has one client and nothing to await."""
+    """A journal that can append inside the call, for a leader that has one client and nothing to await."""
 
     def append_here(self, entry: bytes, *, epoch: Epoch, position: Position) -> bool:
         """Append as `Journal.append` does, but before it returns; False: nothing was done, `append` is to be used.
@@ -76,12 +76,12 @@ class PromptJournal(Protocol):
 
 @runtime_checkable
 class DirectJournal(Protocol):
-    """A journal kept elsewhere, which can be asked to append without a task that waits for the answer."""
+    """A remote journal that can be asked to append without a task that waits for the reply."""
 
     def begin_append(
         self, entry: bytes, *, epoch: Epoch, position: Position, done: Callable[[BaseException | None], None]
     ) -> bool:
-        """Ask for what `Journal.append` does; False: nothing was asked for, `append` is to be used.
+        """Begin what `Journal.append` does; False: nothing was begun, `append` is to be used.
 
         `done` is called once, never before this returns: with None when the entry is durable, otherwise with what
         `append` raises. It raises nothing itself. It counts as an append in progress until then.
@@ -105,7 +105,7 @@ class PacedJournal(Protocol):
 
 @runtime_checkable
 class SyncedJournal(Protocol):
-    """A journal on a disk of its own, which counts how long syncs took. What others sync, their servers tell."""
+    """A journal on a disk of its own, which counts how long syncs took. Remote servers report their own syncs."""
 
     sync_times: SyncTimes
     """Since the handle was made, over all that it was opened and closed."""
@@ -133,10 +133,11 @@ class Journal(Protocol):
     def read(self, after: Position) -> AsyncIterator[Record]:
         """The entries after a position, in order, up to what was the end when reading began.
 
-        Whatever any node was told is appended by then is among them: a reading is never of an older state.
+        Every entry whose append any node has seen succeed by then is among them: a reading is never of an older
+        state.
 
         Raises:
-            Trimmed: entries after `after` are gone; a snapshot stands in their place.
+            Trimmed: entries after `after` are gone; a snapshot is in their place.
             Damaged: stored bytes are not what was written.
             Unavailable: the engine cannot be reached.
         """
@@ -156,7 +157,7 @@ class Journal(Protocol):
         that take over at once with the same `known`, only one succeeds.
 
         Raises:
-            Sealed: a newer epoch than `known` stands (its `newest`). None was taken, or only one that is sealed.
+            Sealed: a newer epoch than `known` exists (its `newest`). None was taken, or only one that is sealed.
             Unavailable: no epoch was taken.
             OutcomeUnknown: one may have been taken. Calling again is safe: it takes a newer one.
         """
@@ -184,7 +185,7 @@ class Journal(Protocol):
 
         Raises:
             Unavailable: the older snapshot, if any, stands as before.
-            OutcomeUnknown: either of the two stands, whole.
+            OutcomeUnknown: either of the two is kept, whole.
             UsageError: `position` is after the end of the journal, or before the newest snapshot.
         """
         ...
@@ -205,7 +206,7 @@ class Journal(Protocol):
         """Free the room of entries and snapshots that the newest snapshot has made unnecessary.
 
         What is left may still include some of them: engines trim in the units they store in, and some keep a
-        little for those who read just behind. If it is `urgent`, they do not.
+        little for readers just behind. If it is `urgent`, they do not.
 
         Raises:
             Unavailable: some may be gone, some not; all that is needed is there. Calling again is safe.

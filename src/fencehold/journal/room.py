@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
     def __str__(self) -> str:
         if self.used_bytes is None or self.allowed_bytes is None:
-            return self.what or "what keeps the journal"
+            return self.what or "the journal's storage"
         return f"{self.what}: {_mib(self.used_bytes)} of {_mib(self.allowed_bytes)} MiB are in use"
 
 

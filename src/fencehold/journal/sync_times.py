@@ -1,12 +1,12 @@
-"""How long syncs took: counted by an engine that syncs a disk of its own, looked up by who makes metrics.
+"""How long syncs took: counted by an engine that syncs a disk of its own, read by the metrics.
 
-One thread at a time adds. Who reads at the same moment may miss the newest, and nothing else.
+One thread at a time adds. A concurrent reader may miss the newest, and nothing else.
 """
 
 from bisect import bisect_left
 
 BOUNDS_S = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)
-"""Upper bounds, two for a factor of ten: from 100 µs to what nobody should wait for."""
+"""Upper bounds, two for a factor of ten: from 100 µs to what no client should wait for."""
 
 
 class SyncTimes:

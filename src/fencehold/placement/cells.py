@@ -3,13 +3,13 @@
 1. Every name has one home: that of the longest prefix it begins with. The empty prefix is in every map, so no name
    is without one.
 2. A map is replaced by one with a greater version, and by no other: what comes late is not believed.
-3. The map says where to ask. Who grants is decided in each cell by what was opened there (`core.cells`): two cells
-   with different maps send clients in circles at the worst, and never both grant a name.
+3. The map says where to ask. Which cell grants is decided in each cell by what was opened there (`core.cells`):
+   two cells with different maps redirect clients in circles at worst, and never both grant a name.
 4. A prefix has a survival goal: `none`, `zone` or `region`, what may be lost without losing the names for longer
    than a failover, or, of a region, than an operator takes to promote another cell. A cell says what the members
    of its engine are spread over. What that cannot survive is refused when a map is planned.
 5. A home with the goal `region` whose engine is in one region is *leased*: it grants only while another cell has
-   confirmed it within `lease_ms` (`node.cell_keeper`), if there is one that is not said to be lost. So it grants
+   confirmed it within `lease_ms` (`node.cell_keeper`), if there is one that is not marked as lost. So it grants
    nothing any more when another is promoted.
 """
 
@@ -52,7 +52,7 @@ class Cell(Struct, frozen=True, gc=False):
     addresses: tuple[str, ...]
     spans: Reach = Reach.NONE
     out: bool = False
-    """An operator said that it is lost or switched off: nobody waits for its word."""
+    """An operator marked it as lost or switched off: its confirmation is not waited for."""
 
 
 class PrefixHome(Struct, frozen=True, gc=False):
@@ -146,7 +146,7 @@ def _wrong_texts(placed: CellMap) -> str:
     for cell in placed.cells:
         texts += (cell.name, *cell.addresses)
         if not cell.name or not cell.name.replace("-", "").replace("_", "").isalnum():
-            return f"a cell is called by letters, digits, - and _, not {cell.name!r}"
+            return f"the name of a cell has letters, digits, - and _ only, not {cell.name!r}"
         if not 1 <= len(cell.addresses) <= ADDRESSES_MAX:
             return f"cell {cell.name!r} has 1 to {ADDRESSES_MAX} addresses, not {len(cell.addresses)}"
         if any(" " in each or "," in each or not each for each in cell.addresses):

@@ -1,17 +1,17 @@
 """How a home is moved, promoted or reconciled with a map, step by step: what an operator's command carries out.
 
 Each procedure is a generator: it yields a `Step` for one cell and is sent the reply; what the cell refuses, or
-that it is not reached, is thrown into it. It may be broken off anywhere, and be begun again by anybody: it looks
-first, and does what is left (`core.cells` has the laws that make that safe).
+that it is not reached, is thrown into it. It may be interrupted anywhere, and be run again by any operator: it
+looks first, and does what is left (`core.cells` has the laws that make that safe).
 
-1. *Move*: told to the cell it goes to, closed where it is open, sealed when nothing of it is left there, opened
-   above the greatest fence of all other cells, then told to all. Every cell is asked: one that is not reached
-   may be the home by a promotion that the others have not heard of. An operator can vouch for a cell that
+1. *Move*: announced to the cell it goes to, closed where it is open, sealed when nothing of it is left there,
+   opened above the greatest fence of all other cells, then published to all. Every cell is asked: one that cannot
+   be reached may be the home by a promotion that the others do not know of. An operator can vouch for a cell that
    is lost.
-2. *Promote*: for a home that is not reached. All others promise first, by a record in their journals, not to
+2. *Promote*: for a home that cannot be reached. All others promise first, by a record in their journals, not to
    confirm the old home any more. Then its lease is waited out, unless an operator says that it is switched off,
-   and so is the lease of those who held something of it. It is opened above every fence the old home can have
-   granted.
+   and so is the lease of the clients that held something of it. It is opened above every fence the old home can
+   have granted.
 3. *Reconcile*: every prefix is closed and sealed wherever it is not at home, and then opened at home above that.
 """
 
@@ -31,7 +31,7 @@ FENCE_MARGIN = 1 << 20
 
 
 class HomeStatus(NamedTuple):
-    """What a cell says of a prefix."""
+    """The status of a prefix in a cell."""
 
     stage: str
     version: int
@@ -43,7 +43,7 @@ class HomeStatus(NamedTuple):
 
 
 class CellStatus(NamedTuple):
-    """What a cell says of itself. `map`: None, and no homes, if it was never told one."""
+    """The status of a cell. `map`: None, and no homes, if it never got one."""
 
     map: CellMap | None
     homes: Mapping[str, HomeStatus]
@@ -102,7 +102,7 @@ POLL_S = 0.05
 
 
 class Choice(NamedTuple):
-    """What an operator may say of a move."""
+    """The options that an operator has for a move."""
 
     force: bool = False
     """End what is held of it, rather than wait."""
@@ -260,14 +260,14 @@ def _says_same(one: CellMap, other: CellMap) -> bool:
 
 
 def _look(placed: CellMap, without: frozenset[str]) -> Generator[Step, Reply, dict[str, CellStatus]]:
-    """What all cells say; those of `without` may be silent."""
+    """The status of all cells; those of `without` may be silent."""
     seen: dict[str, CellStatus] = {}
     for cell in sorted(placed.by_name):
         try:
             status = yield Step(cell, Look())
         except Unavailable as error:
             if cell not in without:
-                raise Unavailable(f"cell {cell!r} is not reached, and must be asked: {error}") from error
+                raise Unavailable(f"cell {cell!r} cannot be reached, and must be asked: {error}") from error
             continue
         if not isinstance(status, CellStatus):
             raise TypeError(f"a cell says its status, not {status!r}")
@@ -300,7 +300,7 @@ def _sealed(
 def _split(
     placed: CellMap, prefix: str, seen: dict[str, CellStatus]
 ) -> Generator[Step, Reply, tuple[CellMap, dict[str, CellStatus]]]:
-    """Have a prefix that no map knows in all maps, at home where its names are."""
+    """Add a prefix that no map knows to all maps, at home where its names are."""
     version = max(_top(seen), placed.version) + 1
     placed = placed.moved(prefix, placed.home_of(prefix).cell, version)
     for cell in sorted(seen):
@@ -312,7 +312,7 @@ def _split(
 def _publish(
     placed: CellMap, prefix: str, to: str, seen: Mapping[str, CellStatus], version: int
 ) -> Generator[Step, Reply, CellMap]:
-    """Tell all cells that were reached where the home is now; others hear it from those."""
+    """Tell all cells that were reached where the home is now; others learn it from those."""
     if placed.by_prefix[prefix].cell == to and placed.version >= version:
         told = placed
     else:

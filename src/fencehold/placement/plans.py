@@ -53,7 +53,7 @@ def rebalanced(placed: ShardMap) -> ShardMap:
     """The next map, in which all shards have as many slots as one another, but for one."""
     owned = {shard: _slots_of(placed, shard) for shard in range(placed.shards)}
     wanted = {shard: len(_slots_of(even_map(placed.shards), shard)) for shard in owned}
-    # Who has most keeps the larger parts, so that as little as possible moves.
+    # The shard that has most keeps the larger parts, so that as little as possible moves.
     sizes = sorted(wanted.values(), reverse=True)
     for shard, size in zip(sorted(owned, key=lambda each: (-len(owned[each]), each)), sizes, strict=True):
         wanted[shard] = size

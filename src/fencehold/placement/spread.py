@@ -2,9 +2,10 @@
 
 1. The nodes that are alive lead as many shards as one another, but for one. Then nothing is handed over, so two
    looks at the same nodes never move anything back.
-2. Who leads most hands over to who leads fewest, two shards apart at the least: each hand-over makes that less.
-   Ties go by name, so nodes that see the same decide the same, and each acts on its own part only.
-3. While it is not known who leads some shard, nothing is handed over: somebody is about to take it.
+2. The node that leads most hands over to the one that leads fewest, if they are at least two shards apart: each
+   hand-over reduces that. Ties go by name, so nodes that see the same decide the same, and each acts on its own
+   part only.
+3. While the leader of some shard is not known, nothing is handed over: a node is about to take it.
 4. A membership is believed when it has stayed the same for a while. A node that comes and goes moves nothing.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 SETTLE_FACTOR = 3
-"""For so many leader timeouts nobody came, went or took over before anything is handed over."""
+"""For so many leader timeouts no node came, went or took over before anything is handed over."""
 
 
 class Sight(NamedTuple):
@@ -33,7 +34,7 @@ class Membership:
         self._since = 0.0
 
     def is_settled(self, sight: Sight, now: float) -> bool:
-        """Take note of what is seen now; says whether it has been the same for long enough."""
+        """Record what is seen now; returns whether it has been the same for long enough."""
         if sight != self._sight:
             self._sight, self._since = sight, now
         return now - self._since >= self._settle_s

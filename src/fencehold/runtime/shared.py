@@ -1,4 +1,4 @@
-"""What those of one name have together, for as long as one of them is there."""
+"""Things that are shared by name, for as long as one user of the name is there."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """One thing, found by its name while somebody has this.
+    """One thing, found by its name while this is referenced.
 
-    The thing itself is not referred to weakly: classes that are compiled cannot be.
+    The thing itself is not referenced weakly: instances of compiled classes cannot be.
     """
 
     __slots__ = ("__weakref__", "thing")
@@ -20,7 +20,7 @@ class Shared(Generic[T]):
 
 
 class SharedThings(Generic[T]):
-    """Things by name. What has no name is nobody else's."""
+    """Things by name. A thing without a name is not shared."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
