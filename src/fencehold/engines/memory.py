@@ -1,4 +1,4 @@
-"""The memory engine: a journal in a list, for tests and for a tier that may forget.
+"""The memory engine: a journal in a list, for tests and for a tier that may lose its state.
 
 A `MemoryStore` is the shared thing; a `MemoryJournal` is one handle on it, and many may be open at once, as with
 an engine across a network. The rules it obeys beyond those of the port:

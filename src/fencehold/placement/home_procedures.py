@@ -270,7 +270,7 @@ def _look(placed: CellMap, without: frozenset[str]) -> Generator[Step, Reply, di
                 raise Unavailable(f"cell {cell!r} cannot be reached, and must be asked: {error}") from error
             continue
         if not isinstance(status, CellStatus):
-            raise TypeError(f"a cell says its status, not {status!r}")
+            raise TypeError(f"a cell replies with its status, not {status!r}")
         seen[cell] = status
     return seen
 
@@ -278,7 +278,7 @@ def _look(placed: CellMap, without: frozenset[str]) -> Generator[Step, Reply, di
 def _status(step: Step) -> Generator[Step, Reply, HomeStatus]:
     status = yield step
     if not isinstance(status, HomeStatus):
-        raise TypeError(f"a cell says the status of a home, not {status!r}")
+        raise TypeError(f"a cell replies with the status of a home, not {status!r}")
     return status
 
 

@@ -1,13 +1,13 @@
 """The port, kept by etcd.
 
 1.  *An append is one transaction*: if the epoch is still ours, nothing is at the position and something is at
-    the one before it, put the entry; else tell what is there. So etcd decides, at once, and no read ever does.
+    the one before it, put the entry; else return what is there. So etcd decides, at once, and no read ever does.
 2.  *A request that comes late changes nothing.* Its position is taken, or its epoch sealed; or its predecessor
     was trimmed, since entries go from the front on and the one at the snapshot's position stays.
-3.  *A reply that was lost is asked for again*: the same transaction, sent again, puts the entry or finds it.
-    Only if nobody answers in time is the outcome unknown, and then a new epoch settles it.
-4.  *Taking an epoch counts up from the one that stands*, in one transaction, so no two takers have the same.
-5.  *Opening sees what is there at one moment*, or makes an empty journal. If the snapshot it was told of is gone,
+3.  *After a lost reply the transaction is sent again* (it is idempotent): it puts the entry or finds it. Only if
+    no member replies in time is the outcome unknown, and then a new epoch settles it.
+4.  *Taking an epoch counts up from the newest one*, in one transaction, so no two takers have the same.
+5.  *Opening sees what is there at one moment*, or makes an empty journal. If the snapshot that it saw is gone,
     since another saved and trimmed meanwhile, it looks again. What cannot come about by any order of our own calls
     is damage, and reported as such.
 """
@@ -55,11 +55,11 @@ from fencehold.types import BEGINNING, Epoch, Position
 _LOOKS_MAX = 16
 """How often a snapshot may be replaced while it is being loaded."""
 _LEAD_TURNS_MAX = 64
-"""How often others may take an epoch first before a taker gives up."""
+"""How often other nodes may take an epoch first before a taker gives up."""
 
 
 class Sight(NamedTuple):
-    """What stood at one moment."""
+    """What was there at one moment."""
 
     epoch: Epoch
     pointer: Pointer | None
@@ -237,7 +237,7 @@ class EtcdJournal:
 
 def _member(seen: EtcdMemberStatus) -> EngineMember:
     role = {MemberStanding.LEADS: "leader", MemberStanding.FOLLOWS: "follower"}.get(seen.standing, "")
-    # Its address stands beside it.
+    # Its address is shown beside it.
     trouble = seen.trouble.removeprefix(f"{seen.endpoint}: ")
     note = "it knows no leader" if seen.standing is MemberStanding.ALONE else trouble
     is_up = seen.standing > MemberStanding.ALONE
@@ -245,7 +245,7 @@ def _member(seen: EtcdMemberStatus) -> EngineMember:
 
 
 class _Running:
-    """What an open journal has and a closed one has not: connections, and who reads at the end."""
+    """What an open journal has and a closed one has not: connections, and the tails."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, epoch: Epoch, address: EtcdAddress) -> None:
         self.cluster = cluster
@@ -294,7 +294,7 @@ class _Running:
             if answer.message.succeeded:
                 self._epoch = Epoch(newest + 1)
                 return self._epoch
-            # An earlier try may have taken the one that stands now. Another is taken then, and that one is lost.
+            # An earlier try may have taken the newest one. Another is taken then, and that one is lost.
             is_doubted = is_doubted or answer.doubted
             stands = epoch_in(value_in(answer.message.responses[0]))
             if known is not None and stands > newest + answer.doubted:

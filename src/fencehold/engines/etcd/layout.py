@@ -47,7 +47,7 @@ class JournalKeys:
         return self._entries + b"%020d" % position
 
     def position(self, key: bytes) -> Position:
-        """The position an entry's key stands for."""
+        """The position in an entry's key."""
         return Position(int(key[len(self._entries) :]))
 
     def chunk(self, name: str, number: int) -> bytes:

@@ -1,13 +1,13 @@
 """Reading entries, a page at a time, and following the journal as entries are put.
 
-1. Positions have no gaps. What is missing at the front was trimmed, and a snapshot stands in its place; anything
-   else that is missing is damage.
+1. Positions have no gaps. What is missing at the front was trimmed, and a snapshot is in its place; anything else
+   that is missing is damage.
 2. A page is bounded in bytes: it is sized by the entries seen so far, and one that is larger than an answer may
    be is asked for again in halves.
 3. A watch only makes a tail quick. When it breaks, skips, was compacted or has been silent for a while, a read
-   tells what there is; if that finds what the watch did not tell, the watch is made anew. So a member that hangs,
-   or was cut off from the others, delays a tail and cannot deceive it.
-4. An entry is handed on once, in its order, whatever a watch repeats.
+   shows what there is; if that finds what the watch did not deliver, the watch is made anew. So a member that
+   hangs, or was cut off from the others, delays a tail and cannot deceive it.
+4. An entry is delivered once, in its order, whatever a watch repeats.
 5. A watch is for quiet times. It wakes this process, and costs etcd a message, for every entry; when they come
    fast, they are read by the page instead, every so often, until they come slowly again; unless the tail is wanted
    close: then it is a watch all the same.
@@ -39,7 +39,7 @@ _PACE_S = 0.15
 """Between pages, when entries come fast: how far behind a tail may be then."""
 _WINDOW_S = 0.25
 _WAKES_MAX = 16
-"""Messages of a watch within the window that are too many: several times those of a leader with nothing to do."""
+"""Messages of a watch within the window that are too many: several times those of an idle leader."""
 _CALM_ENTRIES = 3
 _CALM_PAGES = 10
 """So many pages in a row with no more entries each: they come slowly."""
@@ -116,7 +116,7 @@ class EntryPages:
 
 
 class JournalTail:
-    """One who stands at the end of a journal."""
+    """A reader that follows the end of a journal."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, after: Position, *, closely: bool = False) -> None:
         self._cluster = cluster
@@ -127,7 +127,7 @@ class JournalTail:
         self._hurry = asyncio.Event()
         """It is wanted close, so it does not rest between pages."""
         self._is_joining = False
-        """The watch tells what came after it began; what came before is not all read yet."""
+        """The watch delivers what came after it began; what came before is not all read yet."""
         self._is_closed = False
         self._busy_pages = 0
         """Entries come fast: they are read for so many pages more, at least."""
@@ -163,7 +163,7 @@ class JournalTail:
             self._hurry.set()
 
     async def _hear(self) -> list[Record]:
-        """What the watch tells next; nothing if it is silent, or there is none any more."""
+        """What the watch delivers next; nothing if it is silent, or there is none any more."""
         if self._busy_pages:
             await self._rest()
         while self._watch is not None and not self._is_joining:
@@ -205,7 +205,7 @@ class JournalTail:
         if self._is_joining:
             self._is_joining = self._pages.position < page.end
         elif page.records:
-            # What a watch should have told, if there is one: it is behind, or hangs.
+            # What a watch should have delivered, if there is one: it is behind, or hangs.
             self._drop_watch()
         elif self._watch is None and not self._busy_pages and (stream := self._cluster.stream()) is not None:
             self._watch = EntryWatch(stream, self._keys, page.revision + 1)
@@ -241,7 +241,7 @@ class JournalTail:
 
 
 class EntryWatch:
-    """Entries from a revision on, or from when it begins, as one member tells them."""
+    """Entries from a revision on, or from when it begins, as one member delivers them."""
 
     def __init__(self, stream: Any, keys: JournalKeys, revision: int = _NOW) -> None:
         self._stream = stream
@@ -258,18 +258,18 @@ class EntryWatch:
         self.is_broken = False
 
     async def begun(self, silence_s: float) -> bool:
-        """Whether it has begun, by the first thing that it says: it says that, before any entry."""
+        """Whether it has begun, by its first message: that confirms it, before any entry."""
         return await self._message(silence_s) is not None
 
     async def next(self, silence_s: float) -> list[Message]:
-        """The entries told next; none after a silence, or if it broke."""
+        """The next entries; none after a silence, or if it broke."""
         while (told := await self._message(silence_s)) is not None:
             if told.events:
                 return [event.kv for event in told.events]
         return []
 
     async def _message(self, silence_s: float) -> Message | None:
-        """What it says next; None after a silence, or if it broke."""
+        """Its next message; None after a silence, or if it broke."""
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
         reading = self._reading
@@ -288,7 +288,7 @@ class EntryWatch:
             self._reading.cancel()
 
     async def _read(self) -> Message | None:
-        """The next of what it says; None if it broke."""
+        """Its next message; None if it broke."""
         try:
             if self._request is not None:
                 await self._stream.write(self._request)

@@ -1,9 +1,11 @@
 """Room in etcd: how much of the members' quota is in use.
 
 1. The fullest member counts, and the smallest quota: one member that is full makes all of them refuse.
-2. A database that was full refuses until somebody disarms its alarm, and its file never shrinks by itself. So part
-   of the quota is never used: pages that are free lie scattered, and what is large may not fit between the others.
-3. The bound is the quota as members tell it, or else etcd's default; and `room_bytes=` of the URL if that is less.
+2. A database that was full refuses until an operator disarms its alarm, and its file never shrinks by itself. So
+   part of the quota is never used: pages that are free lie scattered, and what is large may not fit between the
+   others.
+3. The bound is the quota as members report it, or else etcd's default; and `room_bytes=` of the URL if that is
+   less.
 """
 
 import asyncio
@@ -14,13 +16,13 @@ from fencehold.drivers.etcd.survey import MemberStorage, quota_of
 from fencehold.journal.room import Room
 
 DEFAULT_QUOTA_BYTES = 2 << 30
-"""What etcd takes when nobody says otherwise."""
+"""What etcd takes unless it is configured otherwise."""
 _WASTE_SHARE = 4
 """One part in so many of a quota is left to pages that are free and cannot be used."""
 _BRINK_BYTES = 2 << 20
 """A file that is so close to the quota may be over it with the next request."""
 _QUOTA_EVERY_S = 60.0
-"""How often members are asked for the quota that they did not tell with the size."""
+"""How often members are asked for the quota that they did not report with the size."""
 
 _DISARM = (
     "etcd's database was full, and it takes nothing more: compact and defragment it, or raise "
@@ -30,7 +32,7 @@ _DEFRAGMENT = "etcd's file has grown close to its quota: run `etcdctl defrag`, o
 
 
 class Gauge:
-    """Looks at the databases of one etcd, each time it is asked."""
+    """Measures the databases of one etcd, at each call."""
 
     def __init__(self, cluster: EtcdClient, address: EtcdAddress) -> None:
         self._cluster = cluster
@@ -72,7 +74,7 @@ def room_of(found: list[MemberStorage], room_bytes: int | None) -> Room:
 
 
 def _quota(found: list[MemberStorage]) -> tuple[int, str]:
-    """The smallest quota, 0 if there is none; and a word on it if it is not known."""
+    """The smallest quota, 0 if there is none; and a note if it is not known."""
     known = [one.quota_bytes for one in found if one.quota_bytes is not None]
     if not known:
         return DEFAULT_QUOTA_BYTES, "its quota is not known, and taken for etcd's default: see room_bytes="

@@ -1,20 +1,20 @@
-"""Snapshots in etcd, and trimming what the newest one made needless.
+"""Snapshots in etcd, and trimming what the newest one made unnecessary.
 
-1. Chunks come first, one by one, then one transaction that makes them the snapshot. They are under a name nobody
-   else has, which begins with the position. Until the pointer names it, a snapshot is not there; so one that was
-   given up half-way is only garbage.
+1. Chunks come first, one by one, then one transaction that makes them the snapshot. They are under a unique name,
+   which begins with the position. Until the pointer names it, a snapshot is not there; so one that was aborted
+   half-way is only garbage.
 2. The pointer moves in one transaction, from the one that was seen to a newer, and only while the chunks are
    there. Positions of snapshots never go back.
-3. Chunks of positions before the pointer's are of no use to anybody, not even to who is still writing them: they
-   may be deleted at any time. A name's chunks are deleted at once or not at all, so the first one tells for all
-   of them.
+3. Chunks of positions before the pointer's are of no use, not even to a node that is still writing them: they may
+   be deleted at any time. A name's chunks are deleted at once or not at all, so the first one stands for all of
+   them.
 4. Entries are trimmed from the first on, in steps, so there is never a gap, and no step holds up appends for long.
    The entry at the snapshot's position stays: the next append wants its predecessor present, and a late request
    for a position that is gone must find none.
-5. etcd keeps what was deleted until it is told to compact. It is told so up to where the trim before this one
-   ended: who reads or watches a little behind loses nothing, and the database holds about two snapshots' worth
-   of entries. Where room is scarce it is told so up to this one: who was just behind reads on by the page, or
-   begins with the snapshot.
+5. etcd keeps what was deleted until a compaction. Each trim compacts up to where the one before it ended: a reader
+   or watcher a little behind loses nothing, and the database holds about two snapshots' worth of entries. Where
+   room is scarce it compacts up to its own end: a reader just behind reads on by the page, or begins with the
+   snapshot.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ STEP_ENTRIES = 1_000
 
 
 class Pointer(msgspec.Struct, frozen=True):
-    """Which snapshot stands, and how to tell that it is whole."""
+    """Which snapshot is the current one, and how to check that it is whole."""
 
     position: int
     name: str
@@ -73,17 +73,17 @@ def pointer_of(answer: Message) -> Pointer | None:
     try:
         return None if value is None else msgspec.json.decode(value, type=Pointer)
     except msgspec.DecodeError as error:
-        raise Damaged(f"which snapshot stands cannot be read from etcd: {error}") from error
+        raise Damaged(f"the pointer to the snapshot cannot be read from etcd: {error}") from error
 
 
 async def pointer_at(cluster: EtcdClient, keys: JournalKeys) -> Pointer | None:
-    """The snapshot that stands now."""
+    """The current snapshot."""
     found = await cluster.read(transaction(then=[get(keys.snapshot)]))
     return pointer_of(found.responses[0])
 
 
 async def load(cluster: EtcdClient, keys: JournalKeys, pointer: Pointer) -> Snapshot | None:
-    """The snapshot itself; None if it is not all there, as when a newer one took its place meanwhile.
+    """The snapshot itself; None if it is not all there, as when a newer one replaced it meanwhile.
 
     Raises:
         Damaged: it is all there, and not what was saved.
@@ -148,7 +148,7 @@ class SnapshotDraft:
         await self._add(bytes(gathered))
 
     async def publish(self, seen_revision: int) -> None:
-        """Make it the snapshot that stands, in place of the one last changed at that revision, or an older."""
+        """Make it the current snapshot, in place of the one last changed at that revision, or an older."""
         for _ in range(_TURNS_MAX):
             so = [is_unchanged(self._keys.snapshot, seen_revision), is_present(self._first_chunk)]
             then = [put(self._keys.snapshot, self._pointer())]
@@ -182,10 +182,11 @@ class SnapshotDraft:
         if not answer.message.succeeded:
             stands = pointer_of(answer.message.responses[0])
             if stands is None or stands.name != self._name:
-                raise _not_empty() if not answer.doubted else OutcomeUnknown("another snapshot stands by now")
+                raise _not_empty() if not answer.doubted else OutcomeUnknown("there is another snapshot by now")
 
     def _is_settled(self, stands: Pointer, is_doubted: bool) -> bool:
-        # An earlier try made it stand; if another stands by now, that one came later and is as new or newer.
+        # An earlier try published it; if another is the current one by now, that came later and is as new or
+        # newer.
         return stands.name == self._name or (is_doubted and stands.position >= self._position)
 
     @property
@@ -196,7 +197,7 @@ class SnapshotDraft:
         try:
             await self._cluster.put(self._keys.chunk(self._name, self._chunks), piece)
         except OutcomeUnknown as error:
-            raise Unavailable(f"the snapshot was given up: {error}") from error
+            raise Unavailable(f"the snapshot was aborted: {error}") from error
         self._chunks += 1
         self._size_bytes += len(piece)
         self._crc = crc32(piece, self._crc)
@@ -222,7 +223,7 @@ def _not_empty() -> UsageError:
 
 
 class EtcdTrimmer:
-    """Trims one journal, each time it is told to."""
+    """Trims one journal, at each call."""
 
     def __init__(self, cluster: EtcdClient, keys: JournalKeys, *, compacts: bool) -> None:
         self._cluster = cluster
@@ -236,7 +237,7 @@ class EtcdTrimmer:
         try:
             await self._trim(urgent)
         except OutcomeUnknown as error:
-            # Deleting what is needless does no harm whenever it happens.
+            # Deleting what is unnecessary does no harm whenever it happens.
             raise Unavailable(str(error)) from error
 
     async def _trim(self, urgent: bool) -> None:

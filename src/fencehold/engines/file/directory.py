@@ -34,7 +34,7 @@ def seed_name(position: Position) -> str:
 
 
 class Directory:
-    """One journal's directory, through the disk's one door."""
+    """One journal's directory, by way of `Disk` alone."""
 
     def __init__(self, path: str, disk: Disk) -> None:
         self.path = path
@@ -98,7 +98,7 @@ class Directory:
 
         Raises:
             OSError: the place is as it was.
-            OutcomeUnknown: the draft stands in its place, but a power loss may bring the old file back.
+            OutcomeUnknown: the draft is in its place, but a power loss may bring the old file back.
         """
         self.rename(name + DRAFT, name)
 

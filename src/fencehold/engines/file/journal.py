@@ -4,7 +4,7 @@ The rules it obeys:
 
 1. The event loop waits for no file, but for small appends while the disk is quick (see `pace`). One thread appends
    and leads; another reads, saves and trims, so that no append waits behind a snapshot.
-2. Giving up a call is not undoing it. An append under way when its caller is cancelled ends on its thread, and is
+2. Cancelling a call does not undo it. An append under way when its caller is cancelled ends on its thread, and is
    counted; the next append is checked against where the log ends then.
 3. `close` lets every call under way end, then ends both threads. Nothing of this journal runs after it.
 """
@@ -204,7 +204,8 @@ class FileJournal:
 
 
 class _Running:
-    """What an open journal has and a closed one has not: the log, two threads, and who waits for news."""
+    """What an open journal has and a closed one has not: the log, two threads, and the tails that wait for
+    more."""
 
     def __init__(
         self,
@@ -244,7 +245,7 @@ class _Running:
     def _append(self, entry: bytes, epoch: Epoch, position: Position) -> float:
         """On the thread: append, and say how long that took.
 
-        The way there and back says nothing of the disk. It takes the longer, the more the loop has to do, and
+        The hand-over there and back says nothing of the disk. It takes longer the more the loop has to do, and
         would keep appends on the thread for as long.
         """
         began = perf_counter()
@@ -252,7 +253,7 @@ class _Running:
         return perf_counter() - began
 
     def append_here(self, entry: bytes, epoch: Epoch, position: Position) -> bool:
-        """Append on the event loop, if the thread has nothing to do and the disk is quick; says whether it did."""
+        """Append on the event loop, if the thread is idle and the disk is quick; returns whether it did."""
         if not self._appender.is_idle or not self._pace.allows(len(entry)):
             return False
         began = perf_counter()
@@ -276,7 +277,7 @@ class _Running:
             self._tails -= 1
 
     def discard_draft(self) -> None:
-        """Give up the snapshot being written, if any: on its own thread, which may be writing it."""
+        """Abort the snapshot being written, if any: on its own thread, which may be writing it."""
         draft, self.draft = self.draft, None
         if draft is not None and not self._ended:
             self._other.do(draft.discard)
@@ -296,4 +297,4 @@ class _Running:
 
 
 def _nothing() -> None:
-    """Nobody waits for what is done beside appends but its caller."""
+    """Only the caller waits for what is done beside appends."""

@@ -1,8 +1,8 @@
 """Appending: the segment in use, room in it, one write and one sync for each entry.
 
-All of it runs on the appender's thread, which alone owns the state here; `end`, `epoch` and `stopped` may be
-looked at from elsewhere. So a caller that gives up cannot tear anything: the append under way ends, and the next
-is checked against where the log really ends. The rules it obeys:
+All of it runs on the appender's thread, which alone owns the state here; `end`, `epoch` and `stopped` may be read
+by other threads. So a caller that is cancelled cannot tear anything: the append under way ends, and the next is
+checked against where the log really ends. The rules it obeys:
 
 1. An entry is counted and marked after its sync returned, never before.
 2. An error before any byte of the record is written, or after which those bytes were surely taken away, is
@@ -30,7 +30,7 @@ from fencehold.types import BEGINNING, Epoch, Position
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ROOM_S = 1.0
-"""How soon to try again when the disk is full: somebody has to make room."""
+"""How soon to try again when the disk is full: an operator has to make room."""
 
 
 class Log:
@@ -153,8 +153,8 @@ class Log:
             )
 
     def roll(self) -> None:
-        """Let the next entry begin a new segment: a snapshot is on its way that makes those before it needless,
-        and only whole segments are trimmed. May be said from elsewhere: it is done by the next append."""
+        """Let the next entry begin a new segment: a snapshot is on its way that makes those before it unnecessary,
+        and only whole segments are trimmed. May be called on any thread: the next append does it."""
         self._rolls = True
 
     def stop(self, reason: str) -> None:
@@ -175,7 +175,7 @@ class Log:
             if self.stopped is None:
                 self._give_back_room(self._fd)
             fd, self._fd = self._fd, None
-            # Every entry was synced or its caller told otherwise: an error of closing says nothing new.
+            # Every entry was synced, or its caller got an error: an error of closing says nothing new.
             with contextlib.suppress(OSError):
                 self._disk.close(fd)
         if self._mark is not None:

@@ -45,7 +45,7 @@ _SIZE = 128
 
 
 def read_epoch(directory: Directory) -> Epoch | None:
-    """The newest epoch; None if nobody ever led."""
+    """The newest epoch; None if there never was a leader."""
     file = directory.file(EPOCHS_NAME)
     try:
         data = directory.disk.read(file)

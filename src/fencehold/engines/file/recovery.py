@@ -2,7 +2,7 @@
 
 The rules it obeys:
 
-1. Repair takes away only what no one was told of: a torn record after the mark, at the end of the last segment,
+1. Repair removes only what was never acknowledged: a torn record after the mark, at the end of the last segment,
    and drafts; and it finishes a seeding that was cut short. All else that is not what was written is `Damaged`: an
    operator must decide, not this program.
 2. What opening reports is durable from then on. The names are synced. The last record may have been written and
@@ -76,7 +76,7 @@ def _scan_all(directory: Directory, covered: Position) -> Segment | None:
 
 def _needed(firsts: list[Position], covered: Position) -> list[Position]:
     # Segments before this one are wholly covered by the snapshot. A trim that was cut short may have left any of
-    # them; they are not looked at, so gaps between them mean nothing.
+    # them; they are not read, so gaps between them mean nothing.
     earlier = sum(first <= covered + 1 for first in firsts)
     return firsts[max(earlier - 1, 0) :]
 

@@ -9,7 +9,7 @@ little-endian.
     record  magic 4 | length u32 | position u64 | epoch u64 | crc u32 | the entry, `length` bytes
 
 1. A record's crc covers every byte of it, and begins with its segment's salt: bytes that once were a record
-   elsewhere, or that a client smuggled into an entry, are not a record here.
+   elsewhere, or that a client put into an entry, are not a record here.
 2. A record is never empty and its magic has no zero byte, so zeros are never a record.
 
 Reading a segment back changes nothing and decides nothing about repair; it says what is there:
@@ -22,9 +22,9 @@ Reading a segment back changes nothing and decides nothing about repair; it says
 Reading entries from segment to segment, in steps that fit in memory, runs beside the appender and shares nothing
 with it but the files:
 
-5. It never looks beyond the position it is told was acknowledged, so what it reads is settled: bytes there that
-   are not a whole record of the next position are damage.
-6. No file stays open between steps, so a reader that is given up leaks nothing and holds up no trim.
+5. It never reads beyond the position that was acknowledged, so what it reads is settled: bytes there that are not
+   a whole record of the next position are damage.
+6. No file stays open between steps, so a reader that is abandoned leaks nothing and holds up no trim.
 7. A segment that is gone was trimmed if a snapshot covers the next position; otherwise it was lost.
 """
 

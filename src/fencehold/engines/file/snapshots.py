@@ -6,7 +6,7 @@
 
 The rules it obeys:
 
-1. A snapshot is written beside its place and published whole; the older one stands until then.
+1. A snapshot is written beside its place and published whole; until then the older one is the current one.
 2. The digest covers everything before it. A newest snapshot that does not match is refused, not passed over:
    what it covered may be trimmed.
 3. All of this runs on one thread that is not the appender's, and syncs in steps, so that no append waits behind
@@ -20,7 +20,8 @@ The rules it obeys:
 2. Every step may be done again: the file of the epoch, an empty segment for the next position, and last the seed
    becomes the snapshot. So what recovery refuses (no epoch, no segment, a log that ends before its snapshot) is
    refused as always.
-3. Nobody appends before the last step is durable. So entries or a snapshot beside a seed are no crash's work.
+3. No entry is appended before the last step is durable. So entries or a snapshot beside a seed are not the work of
+   a crash.
 """
 
 import contextlib
@@ -78,7 +79,7 @@ class Draft:
         """Write some more.
 
         Raises:
-            Unavailable: the draft is of no use any more: discard it. The older snapshot stands.
+            Unavailable: the draft is of no use any more: discard it. The older snapshot is kept.
         """
         fd = self._open()
         with self._unavailable():
@@ -92,7 +93,7 @@ class Draft:
 
         Raises:
             Unavailable: as `add`.
-            OutcomeUnknown: it stands in its place, but a power loss may bring the older one back.
+            OutcomeUnknown: it is in its place, but a power loss may bring the older one back.
         """
         self.finish()
         with self._unavailable():
@@ -110,7 +111,7 @@ class Draft:
             self._close()
 
     def discard(self) -> None:
-        """Give the draft up, if it was not published. Calling again does nothing."""
+        """Discard the draft, if it was not published. Idempotent."""
         if not self._done:
             self._done = True
             self._close()
@@ -121,7 +122,7 @@ class Draft:
 
     def _open(self) -> int:
         if self._fd is None:
-            raise Unavailable(f"{self._directory.file(self._name)}: the snapshot was given up")
+            raise Unavailable(f"{self._directory.file(self._name)}: the snapshot was aborted")
         return self._fd
 
     def _write(self, fd: int, data: bytes) -> None:
@@ -136,7 +137,7 @@ class Draft:
 
 
 def trim(directory: Directory) -> None:
-    """Remove the segments and snapshots that the newest snapshot made needless, oldest first.
+    """Remove the segments and snapshots that the newest snapshot made unnecessary, oldest first.
 
     The segment in use stays even if it is covered: the end of the log is read from it.
 
@@ -207,7 +208,7 @@ def put_in_place(directory: Directory, position: Position) -> None:
         OSError, OutcomeUnknown: it is to be finished by the next opening.
     """
     if read_epoch(directory) is None:
-        # Nobody ever led. Written down, so that a file which is missing later is known to be lost.
+        # There never was a leader. Written down, so that a file which is missing later is known to be lost.
         write_epoch(directory, Epoch(0))
     following = Position(position + 1)
     if following not in directory.segments():

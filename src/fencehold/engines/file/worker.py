@@ -3,19 +3,19 @@
 An executor would do, but the hand-over is on the path of every append: this one is a queue and a callback, and
 costs 290 µs with a sync inside where `ThreadPoolExecutor` costs 350. The rules it obeys:
 
-1. Work is done in the order it was given. What a caller gave up waiting for is done all the same, unless it was
-   not begun yet.
+1. Work is done in the order it was given. What a cancelled caller had asked for is done all the same, unless it
+   was not begun yet.
 2. After each piece of work `on_done` is called on the event loop, whether or not a caller still waits.
 3. `end` lets all work given before it be done. Then the thread is gone.
 
 `AppendPace` decides whether an append is made on the event loop itself, or handed to the thread. Handing over
 costs two switches between threads, which on a quick disk is as much as the sync itself: a lone client waits for
 them, and a crowd of small batches pays them over and over. So while the disk is quick, small entries are written
-and synced where they are; nobody could be answered meanwhile anyway. Large ones go to the thread, since the loop
-has much to do while they are synced. Which it is, the last dozen appends say, as long as they took where they were
-made, on the loop or on the thread, without the way there (or a busy loop would never have them back): one
-that was slow because a neighbour used the disk changes nothing; where several are, the thread makes them until
-they are quick again. So a slow disk holds up the loop for a few syncs, and a stuck one for one.
+and synced on the loop; no client could be answered meanwhile anyway. Large ones go to the thread, since the loop
+has much to do while they are synced. The last dozen appends decide, by how long they took on the loop or on the
+thread, without the hand-over (or a busy loop would never get them back): one that was slow because a neighbour
+used the disk changes nothing; where several are, the thread makes them until they are quick again. So a slow disk
+holds up the loop for a few syncs, and a stuck one for one.
 
 Figures: docs/decisions/0005-the-hot-path.md.
 """
@@ -47,9 +47,9 @@ class FileWorker:
         self._on_done = on_done
         self._given = 0
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        # Told as the last thing the thread does, so there is nothing to wait for but its end.
+        # Set as the last thing the thread does, so there is nothing to wait for but its end.
         self._ended.add_done_callback(lambda _: self._thread.join())
-        # A daemon: a journal that nobody closed must not keep the process from ending, and loses nothing by it.
+        # A daemon: a journal that was not closed must not keep the process from ending, and loses nothing by it.
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -80,13 +80,13 @@ class FileWorker:
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             future, work, args = item
-            # Looked at from this thread it may be a moment old: then the work is done and nobody waits for it.
+            # Read from this thread it may be a moment old: then the work is done and no caller waits for it.
             outcome = (None, None) if future.cancelled() else _outcome(work, args)
             self._tell(future, *outcome)
         self._tell(self._ended, None, None)
 
     def _tell(self, future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
-        # A loop that is closed has nobody left to tell.
+        # A loop that is closed has no caller left to notify.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, future, result, error)
 
@@ -109,7 +109,7 @@ def _outcome(work: Callable[..., T], args: tuple[Any, ...]) -> tuple[T | None, B
 
 
 class AppendPace:
-    """What the last syncs were like."""
+    """How quick the last syncs were."""
 
     __slots__ = ("_average_s",)
 

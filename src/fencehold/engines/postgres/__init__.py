@@ -2,8 +2,8 @@
 
 - `address`: the URL, and what a server must be
 - `statements`: the tables, and every statement, each with why it is right when others run beside it
-- `queries`: all that is asked beside appends: making the tables, reading entries, how full the database is
-- `appender`: appending and leading, and what became of an append whose reply was lost
+- `queries`: all statements but appends: making the tables, reading entries, how full the database is
+- `appender`: appending and leading, and the outcome of an append whose reply was lost
 - `snapshots`: keeping a snapshot, beginning with one, reading it back, trimming
 - `journal`: the port, and which connection does what
 

@@ -7,11 +7,11 @@ Options of our own; all others are libpq's:
 - ``schema``: where the tables are. One schema, one journal.
 - ``synchronous_commit``: ``on`` (default), ``remote_apply``, or ``remote_write`` where standbys need not have
   synced. Never less: an append that was answered is on disk.
-- ``room_bytes``: no more than so many bytes are to be in use by the database: no server tells what its disk has
+- ``room_bytes``: no more than so many bytes are to be in use by the database: no server reports what its disk has
   left.
 - ``unsafe``: what the server may lack, by name and with commas between.
 
-Each new connection is asked what it leads to (`greet`):
+Each new connection is checked (`greet`):
 
 1. It takes writes: a standby is passed over, and reported as one.
 2. It keeps what it has acknowledged: `fsync` and `full_page_writes` are on. Otherwise a power loss may take back
@@ -51,7 +51,7 @@ SCHEME = Scheme(
     hosts_min=0,
     has_usual_host=True,
 )
-# Whether a server takes writes is asked of it, and told in words that help.
+# Whether a server takes writes is checked by `greet`, with a message that helps.
 _DROPPED = ("target_session_attrs", "load_balance_hosts")
 _QUESTION = f"""
     SELECT {FACTS},
@@ -75,7 +75,7 @@ class PostgresJournalAddress(NamedTuple):
     synchronous_commit: str = "on"
     unsafe: frozenset[str] = frozenset()
     room_bytes: int | None = None
-    """So large may the database get, by all that is in it; None: nobody knows."""
+    """So large may the database get, by all that is in it; None: not known."""
 
     @classmethod
     def parse(cls, url: str) -> Self:

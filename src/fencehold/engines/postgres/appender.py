@@ -1,12 +1,13 @@
-"""Appending and leading, and what became of an append whose reply was lost.
+"""Appending and leading, and the outcome of an append whose reply was lost.
 
 1. An append is one statement, one round trip, one commit. What the server answers is final.
 2. If the reply is lost, the statement may have been carried out, may be under way, or may still arrive: a server
-   carries out what it has received from a connection that is gone. So "absent" is never final under an epoch that
-   stands, and is not reported. Instead the entry is entered again, at the same position, over a new connection:
+   carries out what it has received from a connection that is gone. So "absent" is never final under the newest
+   epoch, and is not reported. Instead the entry is entered again, at the same position, over a new connection:
    that waits for the lock which the first try may hold, finds the entry, or enters it. The first try, should it
    arrive later, finds its position taken.
-3. If a newer epoch stands by then, the first try can arrive no more: a look tells whether it came in before that.
+3. If there is a newer epoch by then, the first try can arrive no more: a read tells whether it came in before
+   that.
 4. There is one moment by which all this must have ended. Then the outcome is unknown.
 5. An epoch whose taking was not answered is left alone, and a newer one is taken.
 """
@@ -21,7 +22,7 @@ from fencehold.runtime.faults import Faults
 from fencehold.types import Epoch, Position
 
 _PAUSE_S = 0.03
-"""Between two tries: a server that comes back is found soon, one that is away is not flooded."""
+"""Between two tries: a server that comes back is found soon, one that is down is not flooded."""
 
 
 class Appender:

@@ -1,15 +1,15 @@
 """The port, kept by Postgres; and which connection does what.
 
-1. Three connections: one appends and leads, one reads, saves and trims, one is for those who wait at the end. So
-   no append waits behind a snapshot or a reader.
-2. Giving up a call is not undoing it: a statement that was sent goes on, and the next call waits for its end.
-3. Those who wait at the end look every 50 ms, or when this handle has appended. They are not notified: a server
-   lets only one transaction that uses NOTIFY commit at a time. Beside four applications that use it, an append
-   with NOTIFY took about twice as long as one without: 8.6 ms against 3.8, 16.4 against 7.5, 17.2 against 9.7, in
-   three runs on two busy cores. Without them it made no difference that could be seen.
+1. Three connections: one appends and leads, one reads, saves and trims, one is for the tails. So no append waits
+   behind a snapshot or a reader.
+2. Cancelling a call does not undo it: a statement that was sent goes on, and the next call waits for its end.
+3. Tails poll every 50 ms, or when this handle has appended. They are not notified by the server: a server lets
+   only one transaction that uses NOTIFY commit at a time. Beside four applications that use it, an append with
+   NOTIFY took about twice as long as one without: 8.6 ms against 3.8, 16.4 against 7.5, 17.2 against 9.7, in three
+   runs on two busy cores. Without them it made no difference that could be seen.
 4. `close` lets appends under way end, which they do within their time; then disconnects.
-5. What a server that replaces another must have, is for its operator to see to: standbys that are synchronous. Two
-   servers that both take writes for one journal are two journals.
+5. What a server that replaces another must have, its operator must ensure: synchronous standbys. Two servers that
+   both take writes for one journal are two journals.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class PostgresBounds(NamedTuple):
     append_s: float = 1.5
     """One append, or one taking of an epoch, with all that is done to settle it."""
     side_s: float = 5.0
-    """One statement that is no append; and how long a tail goes on trying while nobody answers."""
+    """One statement that is no append; and how long a tail keeps trying while no server answers."""
     look_s: float = 0.05
     """How often a tail looks for news."""
     close_look_s: float = 0.005
@@ -168,7 +168,7 @@ def connection_to(address: PostgresJournalAddress, statement_timeout_s: float) -
 
 
 class _Running:
-    """What an open journal has and a closed one has not: connections, and who waits for news."""
+    """What an open journal has and a closed one has not: connections, and the tails that wait for more."""
 
     def __init__(self, address: PostgresJournalAddress, bounds: PostgresBounds, faults: Faults) -> None:
         statements = statements_on(address.schema)
@@ -198,7 +198,7 @@ class _Running:
         """The entries after a place, when there are some; none when the journal was closed.
 
         Raises:
-            Unavailable: nobody answered for so long.
+            Unavailable: no server answered for so long.
         """
         give_up_at = self._now() + self._bounds.side_s
         while not self._has_ended():

@@ -1,17 +1,17 @@
-"""All that is asked beside appends: reads, and writes that may be repeated.
+"""All statements but appends: reads, and writes that are idempotent.
 
-1. A statement whose reply was lost is asked once more, over a new connection, within the same time.
-2. It goes on when its caller gives it up, and ends within its time: giving up a statement is not undoing it.
-3. The tables are made in one transaction, or none, by the node that comes first. Nobody needs to be a superuser:
-   who may not make a schema is told what to have made. Tables that are there are never touched: a row that is
+1. A statement whose reply was lost is sent once more, over a new connection, within the same time.
+2. It goes on when its caller is cancelled, and ends within its time: cancelling a statement does not undo it.
+3. The tables are made in one transaction, or none, by the node that comes first. No superuser is needed: a user
+   that may not make a schema is told what to have made. Tables that are there are never touched: a row that is
    missing from them is damage, not a new journal.
 4. A page of entries is those that follow, as many as fit: never a gap, never one twice. What is missing at the
    front was trimmed, and is reported so; anything else that is missing is damage.
 5. An entry that was handed out is there under the same epoch until it is trimmed. If it is not, a server took over
    that never had it: going on would make two journals of one.
-6. How full a database may get is known only where the URL says so (`room_bytes=`): no server tells what its disk
-   has left. Tables never shrink by themselves, but what is deleted from them is room that is used again; so of
-   our own tables what they hold counts, and of all others how large they are.
+6. How full a database may get is known only where the URL says so (`room_bytes=`): no server reports what its disk
+   has left. Tables never shrink by themselves, but what is deleted from them is room that is used again; so of our
+   own tables what they hold counts, and of all others how large they are.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ _READ_ONLY = "25006"
 _DENIED = "42501"
 _FULL = "53100"
 _FULL_RETRY_S = 1.0
-"""How soon to try again when the server's disk is full: somebody has to make room."""
+"""How soon to try again when the server's disk is full: an operator has to make room."""
 _ROWS_MAX = 1_000
 _BYTES_MAX = 4 << 20
 """A page holds no further entry once it holds so much."""
 _WHAT = "the database"
-_UNKNOWN = Room(_WHAT, note="what its disk has left, no server tells: see room_bytes=")
+_UNKNOWN = Room(_WHAT, note="no server reports what its disk has left: see room_bytes=")
 _BLOAT = 1.25
 """What our tables hold takes so much more room in them: heads of rows and pages, indexes, what is not swept."""
 
 
 class Unanswered(Unavailable):
-    """Nobody answered, though it was asked: fine for a caller that only reads, or may do a thing twice."""
+    """No reply came, though it was sent: fine for a caller that only reads, or may do a thing twice."""
 
 
 def refusal(error: Rejected, where: object) -> FenceholdError:
-    """What it means to a journal that a server said no: certainly nothing happened."""
+    """What a server's refusal means to a journal: certainly nothing happened."""
     said = f"{where}: Postgres said: {error.message} ({error.sqlstate})"
     if error.sqlstate in _DAMAGE:
         return Damaged(f"{said}; restore the database from a copy")
@@ -64,7 +64,7 @@ def refusal(error: Rejected, where: object) -> FenceholdError:
 
 
 class ShieldedTasks:
-    """All statements of one open journal that are under way, and that nobody cancels."""
+    """All statements of one open journal that are in flight, and that are not cancelled with their callers."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -119,7 +119,7 @@ class Queries:
         await self._tasks.begin(self._twice(lambda until: self._connection.run(script, until=until)))
 
     def begin(self, statement: str, *params: int | bytes) -> None:
-        """Have a statement carried out if that is possible; nobody waits for it."""
+        """Have a statement carried out if that is possible; no caller waits for it."""
 
         async def quietly() -> None:
             with suppress(FenceholdError):
@@ -159,7 +159,7 @@ async def make_tables(queries: Queries, address: PostgresJournalAddress) -> None
 
     Raises:
         UsageError: the user in the URL may not.
-        Unavailable: nobody answers; calling again is safe.
+        Unavailable: no server answers; calling again is safe.
     """
     statements = queries.statements
     ((has_tables, has_schema),) = await queries.ask(statements.has_tables)
@@ -190,7 +190,7 @@ class EntryCursor:
         Raises:
             Trimmed: what follows is gone.
             Damaged: what was handed out is not there any more.
-            Unavailable: nobody answers.
+            Unavailable: no server answers.
         """
         state = await self._queries.state(self.position)
         if state.trimmed > self.position:

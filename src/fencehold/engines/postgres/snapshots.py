@@ -1,14 +1,14 @@
-"""Keeping a snapshot, beginning a journal with one, reading it back, and trimming what it made needless.
+"""Keeping a snapshot, beginning a journal with one, reading it back, and trimming what it made unnecessary.
 
-1. A snapshot is written chunk by chunk, each a transaction, under an id of its own that nobody sees. One
-   statement makes it the one that stands: whole, or not at all.
-2. Ids grow, and the one that stands is never followed by a smaller one. So chunks of a smaller id can be deleted
-   at any time, also while they are being written: they will never stand.
-3. A draft is deleted when it is given up, but never once its publication was sent: that may still arrive.
+1. A snapshot is written chunk by chunk, each a transaction, under an id of its own, invisible to others. One
+   statement makes it the current one: whole, or not at all.
+2. Ids grow, and the current one is never followed by a smaller one. So chunks of a smaller id can be deleted at
+   any time, also while they are being written: they will never be current.
+3. A draft is deleted when it is aborted, but never once its publication was sent: that may still arrive.
 4. To trim, first the journal is said to begin later; then what is before that is deleted, a thousand entries at a
-   time, so that no transaction is long. Readers go by what was said, not by what is still there.
-5. Deleted rows are swept at once, not when the server's own sweeper comes by: so the tables grow no larger than
-   what comes in between two trims, whatever the server's settings. That is left out if it cannot be done.
+   time, so that no transaction is long. Readers go by where it is said to begin, not by what is still there.
+5. Deleted rows are vacuumed at once, not when autovacuum comes by: so the tables grow no larger than what comes in
+   between two trims, whatever the server's settings. That is left out if it cannot be done.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ class KeptSnapshot(NamedTuple):
 
 
 async def open_journal(queries: Queries) -> Opened:
-    """What the journal holds: the snapshot that stands, and where it ends.
+    """What the journal holds: the current snapshot, and where it ends.
 
     Raises:
         Damaged: parts are missing.
-        Unavailable: nobody answers, or others replace snapshots faster than they can be read.
+        Unavailable: no server answers, or other nodes replace snapshots faster than they can be read.
     """
     for _ in range(_TRIES_MAX):
         kept = await _standing(queries)
@@ -71,7 +71,7 @@ async def save(queries: Queries, position: Position, chunks: Iterable[bytes]) ->
     draft = await _draft(queries, position, chunks)
     stands = await _put(queries, draft, queries.ask(queries.statements.publish, *draft))
     if stands.id != draft.id:
-        raise Unavailable(f"another snapshot was saved meanwhile, and stands: the one at {stands.position}")
+        raise Unavailable(f"another snapshot was saved meanwhile: the one at {stands.position}")
 
 
 async def seed(queries: Queries, position: Position, chunks: Iterable[bytes]) -> None:
@@ -108,7 +108,7 @@ async def _read(queries: Queries, kept: KeptSnapshot) -> Snapshot | None:
 
 
 async def _draft(queries: Queries, position: Position, chunks: Iterable[bytes]) -> KeptSnapshot:
-    """Write a snapshot that does not stand yet."""
+    """Write a snapshot that is not the current one yet."""
     ((made,),) = await queries.ask(queries.statements.begin_draft)
     number = size = 0
     gathered = bytearray()
@@ -129,27 +129,27 @@ async def _draft(queries: Queries, position: Position, chunks: Iterable[bytes]) 
 
 
 async def _put(queries: Queries, draft: KeptSnapshot, publication: Awaitable[object]) -> KeptSnapshot:
-    """Have a draft take its place; returns what stands then.
+    """Have a draft take its place; returns the current snapshot after that.
 
     Raises:
-        Unavailable: what stood before stands.
+        Unavailable: the one before is still the current one.
         OutcomeUnknown: that, or the draft.
     """
     try:
         await publication
     except Unanswered as error:
-        raise OutcomeUnknown(f"whether the snapshot at {draft.position} stands is not known: {error}") from error
+        raise OutcomeUnknown(f"whether the snapshot at {draft.position} was saved is unknown: {error}") from error
     except Unavailable:
         queries.begin(queries.statements.discard, draft.id)
         raise
     try:
         return await _standing(queries)
     except Unavailable as error:
-        raise OutcomeUnknown(f"whether the snapshot at {draft.position} stands is not known: {error}") from error
+        raise OutcomeUnknown(f"whether the snapshot at {draft.position} was saved is unknown: {error}") from error
 
 
 async def trim(queries: Queries) -> None:
-    """Delete what the snapshot that stands made needless. Raises as the port says."""
+    """Delete what the current snapshot made unnecessary. Raises as the port says."""
     statements = queries.statements
     await queries.ask(statements.cover)
     if await _delete_entries(queries):

@@ -4,16 +4,16 @@
 
     journal    one row: format, epoch, trimmed (entries up to there are gone, and a snapshot covers them)
     entries    position, epoch, entry: all from trimmed + 1 to the end, and some that wait to be deleted
-    snapshot   one row: id of the snapshot that stands (0: none), position, chunks, bytes; drafts begun so far
-    chunks     snapshot id, number, data: of the snapshot that stands, of drafts, and some that wait to be deleted
+    snapshot   one row: id of the current snapshot (0: none), position, chunks, bytes; drafts begun so far
+    chunks     snapshot id, number, data: of the current snapshot, of drafts, and some that wait to be deleted
 
 Why READ COMMITTED is enough:
 
 1. An append locks the row of the journal first, and holds that lock until it has committed. Taking an epoch
    updates that row, so it waits for an append under way, and an append waits for it. That is what seals.
-2. Who waited for a lock sees the row as it is *then*, whatever its statement saw when it began: READ COMMITTED
-   takes the newest version of a row that was updated meanwhile. So an append that began before an epoch was taken
-   and got the lock after that finds the new epoch, and inserts nothing.
+2. A statement that waited for a lock sees the row as it is *then*, whatever its statement saw when it began: READ
+   COMMITTED takes the newest version of a row that was updated meanwhile. So an append that began before an epoch
+   was taken and got the lock after that finds the new epoch, and inserts nothing.
 3. All else in a statement is as it was when the statement *began*. So nothing that others may change meanwhile is
    decided that way, but by the row that is locked or by a unique key, which counts what is not visible yet, too:
    two entries for one position never both come in. Where a negative answer may be old, it is asked for once more
@@ -71,13 +71,13 @@ class Statements(NamedTuple):
         ) AS summed WHERE before < $3 ORDER BY position
     """
 
-    # -> what stands: id, position, chunks, bytes.
+    # -> the current snapshot: id, position, chunks, bytes.
     stands: str = "SELECT id, position, chunks, bytes FROM {schema}.snapshot WHERE one"
     begin_draft: str = "UPDATE {schema}.snapshot SET drafts = drafts + 1 WHERE one RETURNING drafts"
     add_chunk: str = (
         "INSERT INTO {schema}.chunks (snapshot, number, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
     )
-    # $1 id, $2 position, $3 chunks, $4 bytes. Ids only grow: what was deleted as older can never stand again.
+    # $1 id, $2 position, $3 chunks, $4 bytes. Ids only grow: what was deleted as older can never be current again.
     publish: str = """
         UPDATE {schema}.snapshot SET id = $1, position = $2, chunks = $3, bytes = $4
         WHERE one AND id < $1 AND position <= $2

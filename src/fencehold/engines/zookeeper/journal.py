@@ -1,8 +1,9 @@
 """The port, kept by ZooKeeper. See `layout` for what is kept where, and each part for the rules it obeys.
 
 1. One session carries everything: ZooKeeper does what one session asks in the order in which it was asked.
-2. An append and the taking of an epoch have one deadline for all they try; so has the way to the first server.
-3. Giving up a call is not undoing it. An append whose caller was cancelled may land; it is in place or not at all.
+2. An append and the taking of an epoch have one deadline for all they try; so has the connection to the first
+   server.
+3. Cancelling a call does not undo it. An append whose caller was cancelled may land; it is in place or not at all.
 4. `close` lets appends under way end, then ends the session. Nothing of this journal runs after it.
 """
 
@@ -27,9 +28,9 @@ from fencehold.runtime.faults import NO_FAULTS, Faults
 from fencehold.types import Epoch, Position
 
 _ENTRY_BYTES_MAX = 900_000
-"""A ZooKeeper as it comes takes 1 MiB (`jute.maxbuffer`), with the paths and the rest of a transaction."""
+"""A ZooKeeper by default takes 1 MiB (`jute.maxbuffer`), with the paths and the rest of a transaction."""
 
-_ROOM = Room("the ensemble", note="an ensemble keeps a journal in its servers' memory, and tells no bound")
+_ROOM = Room("the ensemble", note="an ensemble keeps a journal in its servers' memory, and reports no bound")
 
 
 class ZookeeperJournal:

@@ -2,9 +2,9 @@
 
 ::
 
-    /fencehold/epoch                            its version is the newest epoch; 0 if nobody ever led
+    /fencehold/epoch                            its version is the newest epoch; 0: there never was a leader
     /fencehold/entries/<bucket>/<position>      the epoch and the entry
-    /fencehold/snapshot                         the pointer: which of the snapshots stands
+    /fencehold/snapshot                         the pointer: which of the snapshots is current
     /fencehold/snapshots/<generation>-<token>/<chunk>
 
 1. Entries form one stretch of positions without gaps, and there is always at least one: the last is the end of
@@ -13,7 +13,7 @@
 2. A thousand positions share a bucket, so that no znode has more children than fit into an answer. The bucket is
    made with its first position.
 3. The generation of a snapshot is the version the pointer has once it points there. So what is still being
-   written has a generation after the pointer's, and what has one before it can never stand again.
+   written has a generation after the pointer's, and what has one before it can never be current again.
 """
 
 import struct
@@ -77,7 +77,7 @@ def record(position: Position, value: bytes) -> Record:
 
     Raises:
         Trimmed: it is a stub; the entry that was there is in a snapshot.
-        Damaged: the value is none of ours.
+        Damaged: the value is not one of ours.
     """
     if value == STUB:
         raise Trimmed(f"the journal begins after position {position}: start from the snapshot")
@@ -87,7 +87,7 @@ def record(position: Position, value: bytes) -> Record:
 
 
 class Pointer(msgspec.Struct, frozen=True):
-    """Which snapshot stands, and what it must be made of."""
+    """Which snapshot is current, and what it must be made of."""
 
     position: int
     name: str
@@ -117,7 +117,7 @@ def pointed(answer: ZookeeperAnswer) -> Pointed:
     """What the pointer's znode says.
 
     Raises:
-        Damaged: it is missing, or its value is none of ours.
+        Damaged: it is missing, or its value is not one of ours.
     """
     if answer.is_missing:
         raise Damaged("the pointer to the snapshot is missing: the journal was removed, or a part of it")
@@ -133,7 +133,7 @@ def snapshot_name(generation: int, token: str) -> str:
 
 
 def generation(name: str) -> int | None:
-    """The generation of the snapshot of this name; None for a name that is none of ours."""
+    """The generation of the snapshot of this name; None for a name that is not one of ours."""
     number, _, _ = name.partition("-")
     return int(number) if number.isdecimal() else None
 

@@ -4,14 +4,14 @@ means.
 An empty journal:
 
 1. All its znodes are made by one transaction, so a journal is there whole or not at all.
-2. That transaction is asked for at every opening. Where the journal is there already it fails, and its failing
-   makes what is read afterwards current.
+2. That transaction is sent at every opening. Where the journal is there already it fails, and its failing makes
+   what is read afterwards current.
 
-Epochs are the version of one znode; taking the next is setting it, on condition that nobody else did:
+Epochs are the version of one znode; taking the next is a conditional set, a compare-and-swap of the version:
 
 3. A version only grows, and no two callers are answered with the same one.
-4. An attempt that was not answered is not asked after: the next epoch is taken instead. Should the first arrive
-   yet, its condition fails.
+4. The outcome of an attempt without a reply is not looked up: the next epoch is taken instead. Should the first
+   arrive yet, its condition fails.
 5. An epoch this handle has not seen taken is looked up before anything is written under it.
 
 Entries:
@@ -20,9 +20,10 @@ Entries:
    is. So it is decided by ZooKeeper, never by something read before.
 7. An epoch is known to be taken before anything is sent under it. So when the condition on it fails, a newer one
    was taken, and nothing under this one can be done any more.
-8. When an attempt was not answered and the next one fails, the entry itself tells. It is ours: the first attempt
-   did it. It is another's: ours can never be there. It is missing: then ours is certainly absent only if its epoch
-   was sealed *and* no snapshot covers its place, for it might have been there and been trimmed; else nobody knows.
+8. When an attempt had no reply and the next one fails, the entry itself tells. It is ours: the first attempt did
+   it. It is another's: ours can never be there. It is missing: then ours is certainly absent only if its epoch was
+   sealed *and* no snapshot covers its place, for it might have been there and been trimmed; otherwise the outcome
+   is unknown.
 9. A late attempt does no harm. The position is taken by our own repetition; or the epoch was sealed; or the entry
    was trimmed, and so was the one before it, since trimming begins with the oldest and leaves the last.
 """
@@ -86,7 +87,7 @@ class Epochs:
             raise self._gone() if problem.is_a(NoNodeError) else self._retries.client.refusal(problem.error)
 
     async def require(self, epoch: Epoch, deadline_at: float) -> None:
-        """Refuse an epoch that nobody took."""
+        """Refuse an epoch that was never taken."""
         if not 0 < epoch <= self._newest:
             await self.catch_up(deadline_at)
             newest = await self.newest(deadline_at)
@@ -174,7 +175,7 @@ class Entries:
     async def _settle(
         self, failed: FailedTransaction, value: bytes, epoch: Epoch, position: Position, deadline_at: float
     ) -> None:
-        """Say what became of an entry when one attempt was not answered, and the next one failed."""
+        """Find the outcome of an entry when one attempt had no reply, and the next one failed."""
         try:
             found, covered = await self._found(position, deadline_at)
         except (Unavailable, Damaged) as error:
@@ -182,7 +183,7 @@ class Entries:
         if found == value:
             return
         if found is None and (covered or not failed.is_a(BadVersionError, _EPOCH)):
-            raise OutcomeUnknown(f"nothing tells any more whether the entry at {position} was written")
+            raise OutcomeUnknown(f"whether the entry at {position} was written cannot be known any more")
         raise self._refusal(failed, epoch, position)
 
     async def _found(self, position: Position, deadline_at: float) -> tuple[bytes | None, bool]:

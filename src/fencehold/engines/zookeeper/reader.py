@@ -5,8 +5,8 @@ The rules it obeys:
 1. Entries are one stretch without gaps, and this handle never sees an older state after a newer one. So a position
    that is missing before one that was seen has been trimmed, and one that is missing after it was not written yet.
 2. A page is asked for in one go. It is as long as what was found so far lets expect, up to a bound.
-3. A tail waits for a watch that was set by the very look that found nothing. A watch that is lost with its
-   connection rings as well: then it looks again. So nothing is missed, and nothing is asked for in vain.
+3. A tail waits for a watch that was set by the very read that found nothing. A watch that is lost with its
+   connection fires as well: then it reads again. So nothing is missed, and no request is wasted.
 """
 
 import asyncio

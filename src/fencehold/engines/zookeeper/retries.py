@@ -1,4 +1,4 @@
-"""Retries: what each kind of request may be taken for when its answer was lost.
+"""Retries: what may be concluded for each kind of request when its reply was lost.
 
 ZooKeeper does everything in one order, and all of a transaction or nothing. A transaction that fails has a place
 in that order as well, agreed upon by a majority. So:
@@ -7,10 +7,10 @@ in that order as well, agreed upon by a majority. So:
 2. After the answer, also after the answer *no*, this client reads a state in which that transaction is decided.
    So a transaction that changes nothing makes reads current; `sync` would not, since a leader that was replaced
    and does not know it yet answers it too.
-3. A transaction that was not answered may be done at any later time, by a connection that is given up here and is
+3. A transaction that was not answered may be done at any later time, by a connection that is abandoned here and is
    slow elsewhere. Nothing is concluded from the order in which connections were made. It is tried again, under the
-   same conditions; what its failing then means is for the caller to say, who is told that it is `doubtful`.
-4. Only what was never handed over is `Unavailable`. All else that was not answered in time is `OutcomeUnknown`.
+   same conditions; what its failing then means is for the caller to decide, which gets it as `doubtful`.
+4. Only what was never sent is `Unavailable`. All else that was not answered in time is `OutcomeUnknown`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from fencehold.runtime.faults import NO_FAULTS, Faults
 STEP_S = 3.0
 """How long one step of a long work may take: of reading, of a snapshot, of a trim."""
 _REST_S = 0.02
-"""Before something is tried again: a server that refuses quickly is not to be asked in a tight circle."""
+"""Before something is tried again: a server that refuses quickly is not to be asked in a tight loop."""
 
 Operations = Callable[[Any], None]
 """Fills a kazoo transaction."""
@@ -67,7 +67,7 @@ class RetryingClient:
         """Ask for what may be asked any number of times; by default for as long as a step may take.
 
         Raises:
-            Late: there was no answer in time.
+            AnswerLate: there was no answer in time.
         """
         if deadline_at is None:
             deadline_at = self.client.deadline_at(STEP_S)

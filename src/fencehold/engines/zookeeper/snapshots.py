@@ -1,14 +1,15 @@
-"""Snapshots: written apart in chunks, made to stand by one transaction; and trimming what the standing one made
-needless.
+"""Snapshots: written apart in chunks, made current by one transaction; and trimming what the current one made
+unnecessary.
 
-1. A snapshot stands when the pointer names it. The pointer is set on condition that nobody else has set it since
-   this one was begun: so it stands whole, and no older one can come after it.
-2. The name of each is its own: whose pointer stands after a lost answer is told by reading it.
-3. A chunk that is missing was removed because a newer snapshot stands: a reader starts again with that one.
+1. A snapshot is current when the pointer names it. The pointer is set only if no other node has set it since this
+   one was begun: so it is current whole, and no older one can come after it.
+2. The name of each is unique: which one is current after a lost reply is found by reading the pointer.
+3. A chunk that is missing was removed because a newer snapshot is current: a reader starts again with that one.
 4. Entries are trimmed oldest first, a bounded number at a time, and the one at the snapshot's position stays. So
    what is left is one stretch, and its last position is the end of the journal.
-5. The name of a snapshot carries the version of the pointer with which it stands. One with a version up to the
-   pointer's, which the pointer does not name, can never stand again, and goes. A later one may be under way.
+5. The name of a snapshot carries the version of the pointer with which it is current. One with a version up to the
+   pointer's, which the pointer does not name, can never be current again, and is removed. A later one may be under
+   way.
 6. Several may trim at once: what is missing already is as good as removed.
 """
 
@@ -59,11 +60,11 @@ class ZookeeperSnapshots:
         self._layout = layout
 
     async def pointed(self) -> Pointed:
-        """Which one stands, as far as this handle has seen."""
+        """Which one is current, as far as this handle has seen."""
         return pointed(await self._retries.read_one(lambda client: client.get_async(self._layout.pointer)))
 
     async def load(self) -> Snapshot | None:
-        """The one that stands, whole."""
+        """The current one, whole."""
         seen = await self.pointed()
         for _ in range(_LOADS_MAX):
             if seen.pointer is None:
@@ -118,7 +119,7 @@ class ZookeeperSnapshots:
         return lambda client: client.get_async(path)
 
     async def _drawn(self, position: Position, generation: int, chunks: Iterable[bytes]) -> Pointer:
-        """Write all chunks apart, and return the pointer that makes them stand."""
+        """Write all chunks apart, and return the pointer that makes them current."""
         name, digest, gathered = snapshot_name(generation, new_secret()), Digest(), bytearray()
         await self._retries.make(self._layout.snapshot(name), b"")
         for chunk in chunks:
@@ -137,7 +138,7 @@ class ZookeeperSnapshots:
         digest.add(chunk)
 
     async def _publish(self, point: str, pointer: Pointer, operations: Operations) -> FailedTransaction | None:
-        """Make a snapshot stand; returns why it does not."""
+        """Make a snapshot current; returns why it is not."""
         written = await self._retries.write(point, operations, self._retries.client.deadline_at(STEP_S))
         if written.failed is None or not written.doubtful:
             return written.failed
@@ -146,7 +147,7 @@ class ZookeeperSnapshots:
         except (Unavailable, Damaged) as error:
             raise OutcomeUnknown("the pointer to the snapshot could not be read after a lost answer") from error
         if seen.pointer != pointer:
-            raise OutcomeUnknown(f"nothing tells any more whether the snapshot at {pointer.position} stood")
+            raise OutcomeUnknown(f"whether the snapshot at {pointer.position} was saved cannot be known")
         return None
 
     def _point(self, request: Any, pointer: Pointer, version: int) -> None:
@@ -185,7 +186,7 @@ class ZookeeperTrimmer:
         self._layout = layout
 
     async def trim(self, seen: Pointed) -> None:
-        """Remove what the snapshot that was seen made needless."""
+        """Remove what the snapshot that was seen made unnecessary."""
         if seen.pointer is not None:
             await self._trim_entries(seen.position)
             await self._trim_snapshots(seen.version, seen.pointer.name)
@@ -221,6 +222,6 @@ class ZookeeperTrimmer:
 
         answer = await self._retries.read_one(transaction(fill))
         problem = failed(answer.value)
-        # Another one who trims was first. What was left by it is found by the next look.
+        # Another node that trims was first. What was left by it is found by the next look.
         if problem is not None and not problem.is_a((NoNodeError, NotEmptyError)):
             raise self._retries.client.refusal(problem.error)
