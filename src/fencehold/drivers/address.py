@@ -7,8 +7,8 @@
 1. One table per scheme (`Scheme`) says what its URLs take. What they do not take is refused, with the name that
    was probably meant.
 2. TLS is asked for by the scheme (`etcds://`, `rediss://`, …) or by `tls=yes`. `ca=`, `cert=` and `key=` name
-   files: who signed the servers' certificates (without it: whom the system trusts), and what the servers are
-   shown. A certificate's file may hold its key as well.
+   files: who signed the servers' certificates (without it: whom the system trusts), and what is presented to the
+   servers. A certificate's file may hold its key as well.
 3. Values are written alike everywhere: flags are yes or no, durations 2, 2s or 500ms, numbers are whole.
 4. A message shows the URL whole, but never its secret; nor half of one that was not percent-encoded.
 5. Older spellings go on working: a table lists them as aliases.
@@ -30,7 +30,7 @@ from fencehold.errors import UsageError
 
 SERVICE_PORT = 7420
 REFUSED = "Connection refused"
-"""What is said of an endpoint where nothing listens."""
+"""The words for an endpoint where nothing listens."""
 
 _YES = ("yes", "true", "on", "1")
 _NO = ("no", "false", "off", "0")
@@ -66,7 +66,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Login(NamedTuple):
-    """Who asks; both empty if nobody says."""
+    """The credentials of the caller; both empty if there are none."""
 
     user: str = ""
     password: str = ""
@@ -82,7 +82,7 @@ class TlsFiles(NamedTuple):
     cert: Path | None = None
     key: Path | None = None
     verifies: bool = True
-    """False: encrypted, but anybody may be at the other end."""
+    """False: encrypted, but the peer is not verified."""
     crl: Path | None = None
     """Lists of certificates that were revoked."""
 
@@ -204,7 +204,7 @@ class ParsedUrl(NamedTuple):
     login: Login
     endpoints: tuple[Endpoint, ...]
     path: str
-    """What stands behind the hosts, without the slash."""
+    """What comes after the hosts, without the slash."""
     options: Mapping[str, Any]
     """By name, all that the table has: what was said, or the default."""
     tls: TlsFiles | None
@@ -236,10 +236,10 @@ class Scheme:
     hosts_min: int = 1
     hosts_max: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Older spellings of options, and what they are called now."""
+    """Older spellings of options, and their present names."""
     names_each_once: bool = False
     has_usual_host: bool = False
-    """Whether a port may stand alone, as in `postgresql://:5433/app`."""
+    """Whether a port may come without a host, as in `postgresql://:5433/app`."""
     needs_both: bool = False
     """Whether a user comes with a password, and a password with a user."""
     files_ask_for_tls: bool = False
@@ -353,7 +353,7 @@ def _read(url: str, option: Option, name: str, said: str) -> Any:
 
 
 def endpoint(said: str, default_port: int = SERVICE_PORT) -> Endpoint:
-    """Read `host` or `host:port`; an IPv6 host stands in brackets.
+    """Read `host` or `host:port`; an IPv6 host is in brackets.
 
     Raises:
         UsageError: the port is none.
@@ -376,7 +376,7 @@ def shown(url: str) -> str:
 
 def refusal(url: str, why: str) -> UsageError:
     """The error for a URL that cannot be used: the URL, without its secret, and why."""
-    # Who forgot the user has written the password in its place.
+    # A caller who forgot the user may have written the password in its place.
     return UsageError(f"{_BARE_LOGIN.sub('***@', shown(url))}: {why}")
 
 
@@ -442,7 +442,7 @@ SERVICE_SCHEMES = (*_SERVICE.names, *_SERVICE.secure)
 
 
 class ServiceAddress(NamedTuple):
-    """What the URL of a Fencehold service says: its nodes, who asks, and what TLS is made of."""
+    """What the URL of a Fencehold service says: its nodes, the credentials, and what TLS is made of."""
 
     endpoints: tuple[Endpoint, ...]
     user: str
@@ -468,6 +468,6 @@ def service_address(url: str) -> ServiceAddress:
         raise wrong_scheme(url, SERVICE_SCHEMES)
     said = _SERVICE.parse(url)
     if said.tls is not None and not said.tls.verifies:
-        # Who is at the other end decides who holds a lock: there is no use for one that may be anybody.
+        # The peer decides who holds a lock: there is no use for one that is not verified.
         raise said.refusal("servers of Fencehold are always verified: name who signed their certificates, ca=FILE")
     return ServiceAddress(said.endpoints, *said.login, said.tls)

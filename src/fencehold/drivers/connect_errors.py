@@ -12,7 +12,7 @@ from fencehold.drivers.address import REFUSED
 
 
 def of_attempt(error: OSError | UnicodeError, plain: str = "fencehold") -> str:
-    """Why a connection could not be made. `plain` is the scheme for those who need no TLS."""
+    """Why a connection could not be made. `plain` is the scheme without TLS."""
     if isinstance(error, UnicodeError):
         return f"no host can have that name ({error})"
     if isinstance(error, ConnectionRefusedError) or _all_refused(error):
@@ -27,7 +27,7 @@ def of_attempt(error: OSError | UnicodeError, plain: str = "fencehold") -> str:
 
 
 def _all_refused(error: OSError) -> bool:
-    """Several addresses of one name are told in one error, which only its words tell apart."""
+    """Several addresses of one name come as one error, which only its words tell apart."""
     words = str(error)
     return words.startswith("Multiple exceptions") and words.count("[Errno 111]") == words.count("[Errno ")
 
@@ -48,7 +48,7 @@ _ALERTS = {
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "it refused the handshake: does it want a client certificate?",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak our version of TLS: 1.2 is the least",
 }
-"""What the other side says of us, in words that say what to do."""
+"""What the peer reports about us, in words that say what to do."""
 
 
 def _of_tls(error: ssl.SSLError, plain: str) -> str:

@@ -1,10 +1,10 @@
 """TLS as a client speaks it: the files that a URL, the environment or a configuration names, made into a context.
 
 1. `ca` says who signed the servers' certificates; without it those count that the system trusts. `cert` and `key`
-   are what the server is shown; the file of a certificate may hold its key as well.
+   are presented to the server; the file of a certificate may hold its key as well.
 2. There is one maker of contexts, for our own service and every other that is spoken to. TLS is 1.2 at least, and
    the name of the server is checked, unless a URL says that it is not to be.
-3. A client of the service looks at its files before each connection and reads them again if they changed, so that
+3. A client of the service checks its files before each connection and reads them again if they changed, so that
    certificates can be renewed without a restart (`ClientTls`). While the new ones cannot be read, perhaps because
    they are being written, the old ones stay.
 """
@@ -56,7 +56,7 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     if files.key is not None and files.cert is None:
         raise UsageError("a key needs the certificate it belongs to: name cert=FILE, too")
     check_readable(files)
-    # One that names who signed trusts nobody else.
+    # With a `ca`, no other authority is trusted.
     context = ssl.create_default_context() if files.ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.ca is not None:
@@ -129,7 +129,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 def stamp_of(*paths: Path | None) -> Stamp:
-    """What tells that one of some files was replaced or written."""
+    """Changes when one of some files was replaced or written."""
     return tuple(_stamp(path) for path in paths if path is not None)
 
 

@@ -36,7 +36,7 @@ class EtcdAddress(NamedTuple):
     password: str = ""
     tls: TlsFiles | None = None
     compact: bool = True
-    """Have etcd forget old revisions, all of them, when trimming. Not where others read or watch those."""
+    """Have etcd compact old revisions, all of them, when trimming. Not where others read or watch those."""
     room_bytes: int | None = None
     """So much of the database may be in use, by all its users; None: as much as its quota allows."""
 

@@ -1,15 +1,15 @@
 """Calls to etcd, by any of its members that answers.
 
-1.  *Every request may be sent twice.* All that is sent here is written so that a second arrival changes nothing:
+1.  *Every request may be sent twice.* All that is sent here is idempotent, so a second arrival changes nothing:
     a transaction whose condition its own effect makes false, a put of the same value, a deletion. So a request
     that was not answered is sent again, to another member, and what that one answers is the truth for both.
 2.  *One deadline for all tries.* A member that does not answer is left after part of it. When it has passed,
     what was never sent is `Unavailable`, and what may have arrived somewhere is `OutcomeUnknown`.
-3.  *The good one is kept*: the member that leads, if it answers, else one that does. It is left when it
-    fails, and the next is chosen by greeting all of them. When another comes to lead, it is asked as soon as
-    somebody has looked how full the members are, which nodes do every second: a follower would pass on each call.
-4.  *Nobody there is told at once*: when no member can be connected to and nothing was sent, there is nothing to
-    wait for.
+3.  *The good one is kept*: the member that leads, if it answers, else one that does. It is left when it fails, and
+    the next is chosen by greeting all of them. When another comes to lead, it is asked as soon as the storage of
+    the members was measured, which nodes do every second: a follower would forward each call.
+4.  *No member reachable fails at once*: when no member can be connected to and nothing was sent, there is nothing
+    to wait for.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class Compacted(FenceholdError):
 
 
 class EtcdClient:
-    """The members of one etcd, as seen from here. Belongs to the event loop that made it."""
+    """The members of one etcd, as this client sees them. Belongs to the event loop that made it."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class EtcdClient:
         self._under_way = 0
         self._idle = asyncio.Event()
         self._work: dict[str, asyncio.Task[object]] = {}
-        """What is done for all calls at once."""
+        """Work that is shared by all calls."""
         self._going_on: set[asyncio.Task[None]] = set()
-        """Calls that were begun without a task, and whose first try failed."""
+        """Retries of calls that were begun without a task, and whose first try failed."""
 
     @property
     def asked(self) -> str:
@@ -133,7 +133,7 @@ class EtcdClient:
         return await self._call(_TXN, request, within_s=within_s)
 
     def begin_transact(self, request: bytes, told: "Callable[[EtcdAnswer | BaseException], None]") -> bool:
-        """The same without a task, as long as nothing goes wrong; False: no member is at hand, nothing was sent.
+        """The same without a task, as long as nothing goes wrong; False: no member is chosen, nothing was sent.
 
         `request` is a transaction as it is sent. `told` is called once, later: with the answer, or with what
         `transact` raises.
@@ -202,14 +202,14 @@ class EtcdClient:
         """A range, or a transaction that only reads: as of now, by any member that answers.
 
         Raises:
-            Unavailable: nobody answered.
-            TooMuch: ask for less.
+            Unavailable: no member answered.
+            AnswerTooLarge: ask for less.
         """
         method = _RANGE if isinstance(request, messages.RangeRequest) else _TXN
         return (await self._call(method, request, is_read=True)).message
 
     async def grant_lease(self, lease: int, ttl_s: int) -> int:
-        """Make a lease, by a number that nobody else draws; returns its ttl, which may be longer.
+        """Make a lease, with a unique number; returns its ttl, which may be longer.
 
         Raises: as `transact`.
         """
@@ -223,7 +223,7 @@ class EtcdClient:
         """Renew a lease; the answer's TTL is 0 if it is gone.
 
         Raises:
-            Unavailable, OutcomeUnknown: nobody said so in time.
+            Unavailable, OutcomeUnknown: no member said so in time.
         """
         return (await self._call(_KEEP_ALIVE, messages.LeaseKeepAliveRequest(ID=lease), within_s=within_s)).message
 
@@ -236,10 +236,10 @@ class EtcdClient:
             await self._call(_REVOKE, messages.LeaseRevokeRequest(ID=lease))
 
     async def keys_of_lease(self, lease: int) -> list[bytes]:
-        """The keys that go with a lease, as the leader remembers them: who acts upon it makes sure.
+        """The keys that go with a lease, as the leader remembers them: a caller that acts upon it makes sure.
 
         Raises:
-            Unavailable: nobody answered.
+            Unavailable: no member answered.
         """
         request = messages.LeaseTimeToLiveRequest(ID=lease, keys=True)
         return list((await self._call(_TIME_TO_LIVE, request, is_read=True)).message.keys)
@@ -256,7 +256,7 @@ class EtcdClient:
     def _follow_leader(self) -> None:
         """Ask the member that leads from now on, if another was asked: what each said of itself is fresh.
 
-        One that was left lately stays so for a while. It may lead, and not be reached from here.
+        One that was left lately stays so for a while. It may lead, and yet be unreachable from here.
         """
         leader = max((one for one in self._members if one.leads), key=lambda one: one.term, default=None)
         if self._chosen is None or leader is None or leader is self._chosen:
@@ -313,7 +313,7 @@ class EtcdClient:
         is_read: bool = False,
         failure: Failure | None = None,
     ) -> EtcdAnswer:
-        """What some try is answered. `failure` is how one ended that was made before."""
+        """The answer to one of the tries. `failure` is how one ended that was made before."""
         is_doubted = False
         while True:
             if failure is None:
@@ -327,7 +327,7 @@ class EtcdClient:
             await asyncio.sleep(self.bounds.pause_s)
 
     def _give_up_if_due(self, failure: Failure, until: float, is_doubted: bool, is_read: bool) -> None:
-        """Raise what the call has come to, if trying again is no use."""
+        """Raise the outcome of the call, if trying again is no use."""
         if failure.meaning is Meaning.COMPACTED:
             raise Compacted(failure.text)
         if failure.meaning is Meaning.NO_LEASE:
@@ -344,7 +344,7 @@ class EtcdClient:
         elif failure.is_final:
             kind = self._denied if failure.kind is PermissionDenied else failure.kind
             raise kind(f"{self._address}: {failure.text}")
-        elif is_over or failure.meaning is Meaning.NOBODY or (is_read and self._is_closed):
+        elif is_over or failure.meaning is Meaning.UNREACHABLE or (is_read and self._is_closed):
             raise Unavailable(f"{self._address}: cannot be reached: {failure.text}")
 
     async def _try(self, method: Method, request: Message, until: float) -> Message:
@@ -357,7 +357,7 @@ class EtcdClient:
             raise Failed(self._failure(member, error)) from error
 
     def _failure(self, member: EtcdMember, error: CallFailed) -> Failure:
-        """What a try that failed means, also for whom to ask next."""
+        """What a try that failed means, also for which member to ask next."""
         failure = understand(error)
         if failure.meaning in (Meaning.NOT_NOW, Meaning.DOUBT):
             self.leave(member)
@@ -371,7 +371,7 @@ class EtcdClient:
     def _try_s(self, until: float) -> float:
         return max(0.001, min(self.bounds.try_s, self._left_s(until)))
 
-    # Who is asked, and as whom.
+    # Which member is asked, and with which login.
 
     async def _found(self, until: float) -> EtcdMember:
         if self._chosen is None:
@@ -381,8 +381,7 @@ class EtcdClient:
         return self._chosen
 
     async def _joined(self, what: str, work: Callable[[], Coroutine[Any, Any, object]], until: float) -> None:
-        """Do what all calls need that are under way: once for all of them, and though one of them stops
-        waiting."""
+        """Do what all calls in flight need: once for all of them, even if one of them stops waiting."""
         task = self._work.get(what)
         if task is None:
             task = self._work[what] = asyncio.create_task(work())
@@ -395,7 +394,8 @@ class EtcdClient:
     def _on_work_done(self, what: str, task: "asyncio.Task[object]") -> None:
         del self._work[what]
         if not task.cancelled():
-            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
+            # Retrieved here: callers that wait for it get it anyway, and if there are none, asyncio must not
+            # complain.
             task.exception()
 
     async def _log_in(self, until: float) -> None:
@@ -428,7 +428,7 @@ class EtcdClient:
             await asyncio.gather(*greetings, return_exceptions=True)
         best = max(standings, key=lambda member: self._rank(member, standings[member]))
         if standings[best] <= MemberStanding.SILENT:
-            meaning = Meaning.NOBODY if standings[best] is MemberStanding.GONE else Meaning.NOT_NOW
+            meaning = Meaning.UNREACHABLE if standings[best] is MemberStanding.GONE else Meaning.NOT_NOW
             raise Failed(Failure(meaning, "; ".join(member.trouble for member in self._members)))
         self._chosen, self._left = best, None
         return best
@@ -436,7 +436,7 @@ class EtcdClient:
     async def _hear(
         self, greetings: dict[asyncio.Task[MemberStanding], EtcdMember]
     ) -> dict[EtcdMember, MemberStanding]:
-        """What members say, as far as it must be waited for."""
+        """The replies of members, as far as they must be waited for."""
         standings: dict[EtcdMember, MemberStanding] = {}
         pending = set(greetings)
         while pending and not self._is_settled(standings):

@@ -1,12 +1,12 @@
 """What a failed call to etcd means about the world: certainly nothing happened, or don't know.
 
-etcd tells most of its refusals before it proposes anything to its members, or refuses when it applies; those are
+etcd sends most of its refusals before it proposes anything to its members, or refuses when it applies; those are
 certain, and named here one by one as etcd 3.4 to 3.6 word them. Everything else may have happened: a broken
 connection, a deadline, a member that stopped, a leader that changed. When in doubt, it is in doubt.
 
-etcd answers in gRPC. Who answers by HTTP alone stands before it, as a proxy does. With 401, 403, 404 and 429 it
-says that it has not passed the request on (RFC 9110, 15.5; RFC 6585, 4); 502, 503 and 504 it also says of one that
-it has passed on, and whose answer it did not get.
+etcd answers in gRPC. An answer by HTTP alone comes from something in front of it, such as a proxy. With 401, 403,
+404 and 429 it says that it has not forwarded the request (RFC 9110, 15.5; RFC 6585, 4); 502, 503 and 504 it also
+sends for one that it has forwarded, and whose answer it did not get.
 """
 
 from enum import Enum
@@ -20,9 +20,9 @@ class Meaning(Enum):
     """What to do after it."""
 
     REFUSED = "certainly nothing happened, and asking again gives the same answer"
-    FULL = "it may have happened, and asking again is refused until somebody makes room"
+    FULL = "it may have happened, and asking again is refused until an operator makes room"
     NOT_NOW = "certainly nothing happened; another member, or this one a little later, may do it"
-    NOBODY = "certainly nothing happened: no member can be connected to"
+    UNREACHABLE = "certainly nothing happened: no member can be connected to"
     LOGIN = "certainly nothing happened; the token has run out"
     NO_LEASE = "certainly nothing happened: the lease it names is not there"
     COMPACTED = "certainly nothing happened; what it asked for was compacted before"
@@ -114,10 +114,10 @@ _KNOWN = {
         Meaning.REFUSED, "a proxy before etcd asks who this is (HTTP 401): see what it asks for", PermissionDenied
     ),
     "HTTP 403": Failure(
-        Meaning.REFUSED, "a proxy before etcd lets nobody in from here (HTTP 403): see its rules", PermissionDenied
+        Meaning.REFUSED, "a proxy before etcd refuses this client (HTTP 403): see its rules", PermissionDenied
     ),
     "HTTP 404": Failure(
-        Meaning.REFUSED, "who answers there is not etcd (HTTP 404): correct host and port in the URL"
+        Meaning.REFUSED, "the server there is not etcd (HTTP 404): correct host and port in the URL"
     ),
     "HTTP 429": Failure(Meaning.NOT_NOW, "a proxy before etcd takes no more requests for now (HTTP 429)"),
 }

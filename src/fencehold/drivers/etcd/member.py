@@ -2,11 +2,11 @@
 
 1. A member that did not answer lately is greeted before anything is asked of it: a greeting changes nothing, so
    what fails there is certain to have done nothing, and a member that hangs costs a greeting and not the call.
-2. Leases are renewed in a stream that is kept from one renewal to the next. A stream answers in the order of what
-   was asked, and does not say to what. So *an answer belongs to the renewal before it, or to none*: trust in a
-   lease counts from when its renewal was sent, and the late answer of an earlier one must not pass for that of a
-   later one. A stream in which a renewal was not answered is given up, and so is one in which something was said
-   that nobody had asked.
+2. Leases are renewed in a stream that is kept from one renewal to the next. A stream answers in the order of the
+   requests, and does not say which one it answers. So *an answer belongs to the renewal before it, or to none*:
+   trust in a lease counts from when its renewal was sent, and the late answer of an earlier one must not pass for
+   that of a later one. A stream in which a renewal was not answered is closed, and so is one in which an
+   unsolicited message came.
 """
 
 import ssl
@@ -33,7 +33,7 @@ class RenewalStream:
     def __init__(self, begin: Callable[..., Talk]) -> None:
         self._begin = begin
         self._kept: Talk | None = None
-        """Nobody uses it now."""
+        """Not in use now."""
         self._metadata: Metadata = ()
         """What it was begun with."""
 
@@ -55,7 +55,7 @@ class RenewalStream:
         return answer
 
     def _take(self, metadata: Metadata) -> Talk:
-        """The stream that was kept, if it will do; who asks while another has it gets one of its own."""
+        """The stream that was kept, if it will do; a caller that comes while it is in use gets one of its own."""
         talk, self._kept = self._kept, None
         if talk is not None:
             if talk.is_at_rest and metadata == self._metadata:
@@ -70,21 +70,21 @@ class RenewalStream:
 
 
 Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
-"""How a member is called; a test has its own way, on which calls go wrong."""
+"""How a member is called; a test passes its own, in which calls go wrong."""
 
 
 class MemberStanding(IntEnum):
     """How well a member can serve, as it said when greeted."""
 
     GONE = 0
-    """Nobody can be connected to there."""
+    """No connection can be made there."""
     SILENT = 1
     """It did not answer in time."""
     ALONE = 2
     """It knows no leader: it is cut off, or they are electing."""
     FOLLOWS = 3
     LEADS = 4
-    """Asking it saves the way from a follower to it and back."""
+    """Asking it saves the round trip from a follower to it."""
 
 
 class EtcdMember:
@@ -100,14 +100,14 @@ class EtcdMember:
         self._maintenance = services.Maintenance(self._channel)
         self._cluster = services.Cluster(self._channel)
         self.id = 0
-        """By which the other members know it; 0 until it has said so."""
+        """By which the other members know it; 0 until it has reported it."""
         self.renewals = RenewalStream(self.leases.LeaseKeepAlive)
         self.term = 0
         """Which of raft's terms it knew of when it said so last…"""
         self.leads = False
         """…and whether it led in that term."""
         self.trouble = ""
-        """Why it could not be had when it could not."""
+        """Why it could not be reached, when it could not."""
 
     def begin_transaction(
         self, request: bytes, timeout_s: float, metadata: Metadata, told: Callable[[bytes | CallFailed], None]

@@ -1,11 +1,12 @@
-"""A survey of the members of an etcd: who there is, who answers, who leads; how full each is, and may get.
+"""A survey of the members of an etcd: which there are, which answer, which one leads; how full each is, and may
+get.
 
 1. A survey has connections of its own, made for it and closed after it: no call of a journal or a lock waits for
    it. Asked are the members that the URL names, and those that they name in turn. What only administrators may
    know stays out.
 2. A member says how large its database is and, from etcd 3.6 on, its quota. Before that the quota is only in its
-   metrics, which it serves at the address of its clients unless somebody has put them elsewhere. They are long,
-   and a quota changes only with a restart: they are asked for seldom.
+   metrics, which it serves at the address of its clients unless it is configured otherwise. They are long, and a
+   quota changes only with a restart: they are asked for seldom.
 3. What a member does not say is None. To say it harms nothing: it is asked without a vote or a leader.
 """
 
@@ -73,7 +74,7 @@ async def _greeted(members: list[EtcdMember], timeout_s: float) -> dict[EtcdMemb
 
 
 async def _known(seen: dict[EtcdMember, MemberStanding], timeout_s: float) -> list[Any]:
-    """Who there is, as the first member says that answers; nobody, if none does."""
+    """The members there are, by the first one that answers; empty, if none does."""
     for member, standing in seen.items():
         if standing > MemberStanding.SILENT:
             with suppress(CallFailed):
@@ -104,7 +105,7 @@ class MemberStorage(NamedTuple):
     quota_bytes: int | None
     """None if it is not known; 0 if there is none."""
     has_alarm: bool
-    """The database was full once: until somebody disarms the alarm, no member takes a write."""
+    """The database was full once: until an operator disarms the alarm, no member takes a write."""
 
 
 async def storage_of(member: EtcdMember, timeout_s: float, metadata: Any) -> MemberStorage | None:
@@ -128,7 +129,7 @@ async def quota_of(endpoint: str, files: TlsFiles | None, within_s: float) -> in
 
 
 def quota_in(page: bytes) -> int | None:
-    """The quota that a page of metrics tells."""
+    """The quota in a page of metrics."""
     _, found, rest = page.partition(_METRIC)
     try:
         # A negative one says that there is none.

@@ -1,10 +1,10 @@
-"""How HTTP/2 looks (RFC 9113), as far as gRPC meets it, and which frames nobody may send.
+"""How HTTP/2 looks (RFC 9113), as far as gRPC meets it, and which frames are forbidden.
 
 What the RFC tells to ignore is ignored: frames of unknown kinds, flags that a kind does not have, the bit before a
 number, settings that are not known.
 
-Header blocks are written and read without a table that both sides would have to keep: the other side is told that
-there is none. So a block means the same each time, and what it means is remembered.
+Header blocks are written and read without a table that both sides would have to keep: the peer is told that there
+is none. So a block means the same each time, and what it means is remembered.
 """
 
 import struct
@@ -48,9 +48,9 @@ class Cause(IntEnum):
 
 
 FRAME_BYTES = 16_384
-"""The largest frame that is sent or taken, as long as nobody has agreed to more."""
+"""The largest frame that is sent or taken, as long as no more was agreed on."""
 WINDOW_BYTES = 65_535
-"""What may be sent at first without being asked for more, in a stream and in all of them."""
+"""What may be sent at first without a window update, in a stream and in all of them."""
 WINDOW_BYTES_MAX = (1 << 31) - 1
 _FRAME_BYTES_MAX = (1 << 24) - 1
 _31_BITS = (1 << 31) - 1
@@ -73,7 +73,7 @@ class Broken(Exception):
     def __init__(self, why: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
         super().__init__(why)
         self.cause = cause
-        """What the other side is told."""
+        """What the peer is told."""
 
 
 class Frame(NamedTuple):
@@ -209,7 +209,7 @@ def cause_in(payload: bytes) -> int:
 
 
 def cause_name(number: int) -> str:
-    """What a cause is called, which may be one that nobody knows."""
+    """The name of a cause, which may be an unknown one."""
     return Cause(number).name if number in _CAUSES else f"cause {number}"
 
 
@@ -217,13 +217,13 @@ class GoAway(NamedTuple):
     """What a GOAWAY says."""
 
     last: int
-    """The last stream that was looked at."""
+    """The last stream that was processed."""
     cause: int
     words: bytes
 
 
 def goaway(cause: Cause, last: int = 0, words: bytes = b"") -> bytes:
-    """Last words, and the last stream of the other side's that was looked at: a client looks at none."""
+    """A GOAWAY frame, with the last stream of the peer that was processed: a client processes none."""
     return frame(GOAWAY, payload=_GOAWAY.pack(last, cause) + words)
 
 
@@ -242,10 +242,10 @@ def settings(values: dict[int, int]) -> bytes:
 
 
 def settings_in(payload: bytes) -> dict[int, int]:
-    """What the other side wants.
+    """The settings that the peer wants.
 
     Raises:
-        Broken: nobody may want that.
+        Broken: they are not allowed.
     """
     if len(payload) % _SETTING.size:
         raise Broken("settings cut short", Cause.FRAME_SIZE_ERROR)
@@ -276,7 +276,7 @@ def message_size(received: bytearray) -> int:
     """How long the message is that begins here.
 
     Raises:
-        Broken: it is compressed, which nobody asked for.
+        Broken: it is compressed, which was not negotiated.
     """
     is_compressed, size = _MESSAGE.unpack_from(received)
     if is_compressed:

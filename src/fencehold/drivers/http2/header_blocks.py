@@ -1,8 +1,8 @@
 """Header blocks (RFC 7541) without a table that both sides keep.
 
 Each side of a connection of ours tells the other that its table has no room. A block then means the same each
-time: what it means is a function of its bytes, and can be remembered. Until the other side has heard of it, its
-blocks may still need a table: `BlockReader` keeps one for as long.
+time: what it means is a function of its bytes, and can be remembered. Until the peer has received that, its blocks
+may still need a table: `BlockReader` keeps one for as long.
 """
 
 from functools import lru_cache
@@ -56,11 +56,11 @@ class BlockReader:
 
     @property
     def needs_table(self) -> bool:
-        """Whether the other side may still use one; if not, a block can be given to `fields_in`."""
+        """Whether the peer may still use one; if not, a block can be given to `fields_in`."""
         return self._decoder is not None
 
     def on_settled(self) -> None:
-        """The other side has heard that there is no table. In its next block it says so (RFC 7541, 4.2); one that
+        """The peer has received that there is no table. In its next block it says so (RFC 7541, 4.2); one that
         never used a table may have nothing to say."""
         self._decoder = None
 

@@ -1,7 +1,7 @@
 """A header block that comes in pieces: a frame of headers, and those that continue it (RFC 9113, 6.10).
 
 1. Nothing else comes between them, and a piece that continues nothing is refused.
-2. The block, and the number of its pieces, have a bound: who never ends one is left.
+2. The block, and the number of its pieces, have a bound: a peer that never ends one is disconnected.
 """
 
 from fencehold.drivers.http2 import frames

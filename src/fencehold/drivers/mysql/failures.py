@@ -41,7 +41,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def refusal(error: BaseException, where: object) -> FenceholdError:
-    """What it means that a server said no."""
+    """The error for a server's refusal."""
     code = code_of(error)
     said = f"{where}: {words_of(error)}"
     if code in _DENIED:

@@ -1,12 +1,12 @@
 """The connections of one client: a few, each used by one step at a time.
 
-1. A step that was begun is ended, whether or not anybody waits for it: a connection is never left in the middle.
+1. A step that was begun is ended, whether or not a caller waits for it: a connection is never left in the middle.
 2. A step has a bound. What was not sent by then is not sent (`Unavailable`); else its outcome is unknown.
 3. A deadlock, or a lock that is not granted in time, is tried again a few times: the server did nothing.
 4. A connection that failed is not used again, and neither is one that the server has closed or that was idle for
    long.
-5. A child process has none of them. It must not close them either: what it would tell the server, and the event
-   loop, is about its parent's.
+5. A child process has none of them. It must not close them either: what it would send to the server, and do in the
+   event loop, is about its parent's.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class _MysqlConnection:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it can be used, as far as one can tell from here."""
+        """Whether it can be used, as far as this side can tell."""
         connection = self._connection
         return (
             not connection.closed
@@ -118,7 +118,7 @@ class MysqlPool:
         return await asyncio.shield(self.begin(sql, is_read=is_read))
 
     def after(self, sql: str, then: Callable[[list[MysqlAnswer]], str]) -> None:
-        """Read something, and do what follows from it, if anything: in the background, and for nobody."""
+        """Read something, and do what follows from it, if anything: in the background."""
         task = self._loop.create_task(self._in_background(sql, then))
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
@@ -143,7 +143,8 @@ class MysqlPool:
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
+            # Retrieved here: callers that wait for it get it anyway, and if there are none, asyncio must not
+            # complain.
             task.exception()
 
     async def _run(self, sql: str, *, is_read: bool) -> list[MysqlAnswer]:

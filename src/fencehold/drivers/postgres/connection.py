@@ -3,12 +3,13 @@
 1. The caller names the moment when waiting ends. Then the connection is cut, and nothing is waited for any more.
 2. A statement is never given up midway: a cancelled call of psycopg has the server cancel the statement, waits for
    that whatever the bound, and may cancel a commit that waits for a standby. So callers run `ask` in a task that
-   nobody cancels.
-3. The connection is cut by shutting the socket down, not by closing it: who waits on it wakes up and is told.
+   is never cancelled.
+3. The connection is cut by shutting the socket down, not by closing it: a task that waits on it wakes up with an
+   error.
 4. A connection that died while it was idle is found out before something is sent, as well as that can be known:
    "certainly absent" is worth more than "don't know".
-5. Of several servers the one that answered last is asked first, and each gets its share of the time: a server
-   that says nothing does not keep us from the next.
+5. Of several servers the one that answered last is asked first, and each gets its share of the time: a server that
+   does not answer does not block the next one.
 6. A warning that comes with a reply puts it in doubt: so the server says that it gave up waiting for a standby
    and committed nevertheless.
 """
@@ -56,8 +57,7 @@ class SerialConnection:
         refusal: Callable[[Rejected], FenceholdError],
         denied: type[Unavailable],
     ) -> None:
-        """`refusal` says what it means that a server said no to a statement, `denied` that it did not let us
-        in."""
+        """`refusal` makes the error for a refused statement, `denied` is the one for a refused login."""
         self._hosts = hosts
         self._where = where
         self._greet = greet
@@ -109,7 +109,7 @@ class SerialConnection:
 
     async def _wait_for_others(self, until: float) -> None:
         if not self._lock.locked():
-            # At once, then; and an append is spared a timer.
+            # At once: this spares an append a timer.
             await self._lock.acquire()
             return
         try:
@@ -218,7 +218,7 @@ def _is_dead(cursor: AsyncRawCursor[Any]) -> bool:
         for _ in range(_DRAINS_MAX):
             if not _has_input(connection.socket):
                 return False
-            # The server's last words, then the end; or a notice that concerns nobody.
+            # The server's last message, then the end; or a notice that is for no statement.
             connection.consume_input()
     except psycopg.Error:
         pass

@@ -6,7 +6,7 @@
 3. Nothing was sent: certainly nothing happened.
 4. A missing password or right is reported as that: waiting does not help.
 
-Whether a server refused a login, or was only not reached, libpq tells only in words, which are in the server's
+Whether a server refused a login, or was only not reached, libpq reports only in words, which are in the server's
 language and without the code that goes with them (SQLSTATE). So:
 
 5. The words of a server that speaks English are known, and tell at once.
@@ -78,7 +78,7 @@ def is_lost(sqlstate: str) -> bool:
 
 
 def refusal(error: Rejected, where: object) -> FenceholdError:
-    """What it means that a server said no."""
+    """The error for a server's refusal."""
     said = f"{where}: Postgres said: {error.message} ({error.sqlstate})"
     if is_lost(error.sqlstate):
         return OutcomeUnknown(said)
@@ -98,7 +98,7 @@ def refusal(error: Rejected, where: object) -> FenceholdError:
 
 
 def unreached(error: BaseException, where: object, denied: type[FenceholdError] | None) -> FenceholdError:
-    """What it means that no connection came about; `denied` is the error if the server does not let us in."""
+    """The error for a connection that could not be made; `denied` is its kind if the server refused the login."""
     said = f"{where}: {first_line(error)}"
     if denied is not None:
         return denied(said)
@@ -136,7 +136,7 @@ async def is_denied(error: BaseException, params: Mapping[str, Any], seconds: fl
 
 
 def _codes(conninfo: str, until: float) -> list[str]:
-    """The codes of what servers say to an attempt to connect; none if it succeeds."""
+    """The error codes that servers return to an attempt to connect; none if it succeeds."""
     set_verbosity = _set_verbosity()
     if set_verbosity is None:
         return []

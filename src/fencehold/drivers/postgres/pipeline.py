@@ -1,6 +1,6 @@
 """A pipeline: one connection on which many statements are under way at once, each a transaction of its own.
 
-1. Statements travel in order and are answered in order, and nobody waits for the answer to another's before
+1. Statements travel in order and are answered in order, and no caller waits for the answer to another before
    sending. So what is sent later on a pipeline certainly happens later.
 2. *A caller that stops waiting changes nothing*: no statement is cancelled at the server.
 3. An answer that does not come in time ends the pipeline, and then nothing on it is waited for any more.
@@ -8,7 +8,7 @@
 5. A warning puts the answers in doubt: that is how the server says that it gave up waiting for a standby and
    committed nevertheless. It ends the pipeline.
 6. Statements are prepared once, unless a pooler may run each elsewhere: then nothing outlives a statement.
-7. Before the first statement the server is asked what it is (see `server`).
+7. Before the first statement the server's facts are read (see `server`).
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class Pipeline:
             answer = self._requests.popleft().answer
             if not answer.done():
                 answer.set_exception(OutcomeUnknown(f"{self._where}: the answer was lost: {self.why}"))
-                # Nobody may be waiting for it any more.
+                # Perhaps no caller waits for it any more.
                 answer.exception()
         self.on_end(self.why)
 
@@ -242,8 +242,8 @@ async def open_pipeline(address: PostgresAddress, connect_s: float, answer_s: fl
     """Connect; the caller ends the pipeline.
 
     Raises:
-        Unavailable: nobody answers, or it is a standby.
-        PermissionDenied: it does not let us in.
+        Unavailable: no server answers, or it is a standby.
+        PermissionDenied: it refuses the login.
         Unsupported: it is too old.
     """
     until = asyncio.get_running_loop().time() + connect_s

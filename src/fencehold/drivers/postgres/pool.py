@@ -2,12 +2,13 @@
 
 1. A statement goes on the pipeline with the least under way. If all are busy, one more is made meanwhile, up to a
    maximum: a server commits for several connections at once, but for one only one after the other.
-2. Nobody who can go on waits for a connection to be made; those who must wait for the same one.
-3. After a failure the next attempt is delayed, by exponential back-off up to a second; who asks meanwhile gets
-   that failure.
-4. The listener connects when somebody first waits, and reconnects when the connection is lost, with back-off.
-5. What was said while nobody listened is lost, so everybody who waits tries again as soon as it listens.
-6. Where it cannot listen, nothing is wrong: those who wait poll.
+2. A caller that can use an existing connection does not wait for a new one; those that must, wait for the same
+   one.
+3. After a failure the next attempt is delayed, by exponential back-off up to a second; callers that come meanwhile
+   get that failure.
+4. The listener connects when a caller first waits, and reconnects when the connection is lost, with back-off.
+5. Notifications sent while it did not listen are lost, so all waiters try again as soon as it listens.
+6. Where it cannot listen, nothing is wrong: waiters poll.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ _LISTEN_PAUSE_S_MAX = 5.0
 
 
 class Reconnect:
-    """Makes pipelines, one at a time, for all who wait for one, with pauses after failures.
+    """Makes pipelines, one at a time, for all callers that wait for one, with back-off after failures.
 
     Belongs to the event loop it is used on.
     """
@@ -134,11 +135,11 @@ class Listener:
 
     @property
     def channel(self) -> str:
-        """Where to be told something; empty while nobody listens."""
+        """The channel for notifications; empty while it does not listen."""
         return self._channel if self._listens else ""
 
     def begin(self) -> None:
-        """From now on. Done twice it changes nothing."""
+        """Listen from now on. Idempotent."""
         if self._task is None:
             self._task = asyncio.create_task(self._keep())
 
@@ -166,4 +167,4 @@ class Listener:
             await pipeline.ended.wait()
         finally:
             self._listens = False
-            pipeline.end("nobody listens any more")
+            pipeline.end("the listener has ended")

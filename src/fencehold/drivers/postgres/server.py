@@ -1,9 +1,9 @@
-"""What a Postgres server says of itself, asked once on each new connection.
+"""The facts of a Postgres server, read once on each new connection.
 
 1. Servers older than 13 and standbys are refused, in words that help.
 2. What else it must be is for the caller to judge: whether it keeps what it commits, whether commits wait for a
    standby.
-3. A pooler shows by the process number: the client sees the pooler's own, and not the server's.
+3. A pooler is detected by the process number: the client sees the pooler's own, and not the server's.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class ServerFacts(NamedTuple):
     """Whether commits wait for a standby."""
 
     def check(self, where: object) -> None:
-        """Refuse what nobody here can use.
+        """Refuse a server that cannot be used.
 
         Raises:
             Unsupported: it is too old.

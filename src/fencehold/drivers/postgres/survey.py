@@ -1,8 +1,9 @@
 """A survey of the servers that a URL names: which of them answer, and which standbys follow the primary.
 
 1. Each server that the URL names is asked over a connection of its own.
-2. Whom the primary streams to is asked of it; so are those that it waits for and that are not there, by the names
-   in `synchronous_standby_names`. If the URL names several servers, these are they, and are not counted twice.
+2. The primary is asked for the standbys that it streams to, and for those that it waits for and that are not
+   there, by the names in `synchronous_standby_names`. If the URL names several servers, these are they, and are
+   not counted twice.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """A client of a Redis: a connection that is made again when it was lost, and the scripts that are run over it.
 
 1. A connection that is lost is made again at once, and after failures with exponential back-off up to a second and
-   jitter; nobody has to ask for it.
-2. What is asked while there is no connection waits for the try that is under way, or has the next one come sooner.
-   It fails with it: certainly nothing happened.
+   jitter; no caller has to ask for it.
+2. A command that comes while there is no connection waits for the try that is under way, or has the next one come
+   sooner. It fails with it: certainly nothing happened.
 3. What a connection is to know before its first command, such as a subscription, it is told when it is made.
 4. A script is known to Redis by its hash; where it is not, it is sent whole.
 """
@@ -143,7 +143,7 @@ class RespClient:
                 self._connection = await self._made()
                 break
             except OutcomeUnknown as error:
-                # What was not answered is what was said to a new connection, and nothing that anybody asked for.
+                # What was not answered is the greeting of a new connection, and no command of a caller.
                 self._error = Unavailable(str(error))
             except FenceholdError as error:
                 self._error = error

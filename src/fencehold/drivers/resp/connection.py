@@ -1,4 +1,4 @@
-"""A connection to a Redis that many use at once, and how it is made.
+"""A connection to a Redis that many tasks use at once, and how it is made.
 
 1. Commands are answered in the order in which they were sent. One goes out at once, if none is under way; else
    those of one turn of the loop go out in one write.
@@ -6,12 +6,12 @@
 3. A command that is not answered in time takes the connection with it: what comes after it would not be answered
    either, and an answer that comes late must not be taken for that of another.
 4. A caller that stops waiting for an answer changes nothing: the answer is awaited all the same, and dropped.
-5. What Redis says unasked, a message on a channel, goes to the one who made the connection.
+5. What Redis pushes, a message on a channel, goes to the one that made the connection.
 6. A connection is made within `connect_s`, or not at all, and leaves no socket behind if it is not.
-7. Who we are is said together with which protocol is spoken, RESP3: messages come on the same connection as
-   answers, and it tells them apart.
-8. Of several servers that were asked in vain, one that refused our login is reported before those that were not
-   reached: waiting does not help against that.
+7. The login is sent together with the protocol version, RESP3: messages come on the same connection as answers,
+   and it tells them apart.
+8. Of several servers that failed, one that refused our login is reported before those that were not reached:
+   waiting does not help against that.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ class RespConnection(asyncio.Protocol):
             while (reply := self._parser.gets()) is not _MISSING:
                 self._on_reply(reply)
         except hiredis.ProtocolError as error:
-            self.drop(f"what it sends is no RESP: {error}")
+            self.drop(f"it does not speak RESP: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose(str(exc) if exc else "it closed the connection")
@@ -122,11 +122,11 @@ class RespConnection(asyncio.Protocol):
     def _on_reply(self, reply: Any) -> None:
         if isinstance(reply, list) and _is_push(reply):
             if reply[0] == b"message":
-                # After those who wait for an answer that came with it: what they do may make the message needless.
+                # After the callers of answers that came with it: what they do may make the message unnecessary.
                 self._loop.call_soon(self.on_message, reply[2])
             return
         if not self._pending:
-            self.drop("it answers what was not asked")
+            self.drop("it sent a reply to no command")
             return
         future, _ = self._pending.popleft()
         if not future.done():
@@ -189,7 +189,7 @@ async def connect(server: RedisServer, connect_s: float, answer_s: float) -> Res
         more = "" if server.tls is None else ": does it speak TLS? If not, use redis://"
         raise Unavailable(f"Redis at {server} was not reached in {connect_s:g} s{more}") from error
     except OutcomeUnknown as error:
-        # What was not answered is the greeting, and nothing that anybody asked for.
+        # What was not answered is the greeting, and no command of a caller.
         raise Unavailable(str(error)) from error
     except (OSError, UnicodeError) as error:
         raise unreached(error, str(server)) from error
@@ -227,7 +227,7 @@ def hello(login: Login) -> tuple[Word, ...]:
 
 
 class SentinelConnect:
-    """Finds the master of a service by asking sentinels, and makes lines to it."""
+    """Finds the master of a service by asking sentinels, and makes connections to it."""
 
     def __init__(
         self,
@@ -272,7 +272,7 @@ class SentinelConnect:
         return await self._checked(await connect(master, each_s, self._answer_s))
 
     async def _checked(self, connection: RespConnection) -> RespConnection:
-        """The connection, if who answers is a master: a sentinel may not have noticed yet."""
+        """The connection, if the server is a master: a sentinel may not have noticed yet."""
         try:
             role = await ask(connection, ("ROLE",))
             if role[0] != b"master":

@@ -1,10 +1,10 @@
-"""What a failure of a Redis means about the world, said once for all who talk to one.
+"""What a failure of a Redis means about the world, in one place for all that use one.
 
 1. An error that Redis answers is an answer: what was asked was not done. Only a connection that was lost leaves
    that open.
 2. Whether trying again helps is in the kind of the error: `Unavailable` where it may, `PermissionDenied` and
    `UsageError` where it does not.
-3. A password that is not taken is `PermissionDenied`, whenever that comes out: Redis is there, and it said no.
+3. A password that is not taken is `PermissionDenied`, whenever that comes out: Redis is there, and it refused.
 """
 
 import re
@@ -24,7 +24,7 @@ from fencehold.errors import (
 
 _MOVED = ("MOVED", "ASK", "CROSSSLOT")
 _DEMOTED = ("READONLY", "MASTERDOWN", "LOADING", "CLUSTERDOWN")
-"""Answers of a server that others may have taken the place of."""
+"""Answers of a server that may have been replaced by another."""
 _HINTS = {
     "READONLY": "it is a replica now, and takes no writes",
     "LOADING": "it is reading its data from disk",
@@ -32,7 +32,7 @@ _HINTS = {
     "OOM": "it is out of memory (maxmemory), and takes no writes",
     "MISCONF": "it cannot save to disk, and takes no writes",
     "NOREPLICAS": "it has fewer replicas than it needs for writes",
-    "BUSY": "it is busy with somebody's long script",
+    "BUSY": "it is busy with a long script",
     "TRYAGAIN": "it asks to be tried again",
 }
 
@@ -48,7 +48,7 @@ class Refusal(Exception):
 
     @property
     def code(self) -> str:
-        """What it is about, in Redis's words. Of a script that failed, Redis 6 says it somewhere in the middle."""
+        """The error code in Redis's words. For a script that failed, Redis 6 has it somewhere in the middle."""
         found = _CODE.search(str(self))
         return found[0] if found else str(self).partition(" ")[0]
 
@@ -83,7 +83,7 @@ def answered(refusal: Refusal, server: str) -> FenceholdError:
 
 
 def unreached(error: Exception, server: str) -> FenceholdError:
-    """The error for a connection that did not come about."""
+    """The error for a connection that could not be made."""
     if isinstance(error, FenceholdError):
         return error
     if isinstance(error, exceptions.AuthenticationError):
@@ -101,7 +101,7 @@ def never_sent(server: str) -> Unavailable:
 
 
 def unanswered(server: str, why: str) -> OutcomeUnknown:
-    """The error for a command that was written, and that nobody answered."""
+    """The error for a command that was written, and that was not answered."""
     return OutcomeUnknown(f"Redis at {server} did not answer: {why}")
 
 

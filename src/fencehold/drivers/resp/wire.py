@@ -31,7 +31,7 @@ GONE = frozenset({"NOTOWNER", "RELEASED", "EXPIRED"})
 
 
 class NotAuthenticated(PermissionDenied):
-    """The service does not know who asks, or not any more: no login, a wrong one, or one of no user.
+    """The client is not authenticated, or not any more: no login, a wrong one, or one of no user.
 
     What lacks a right to a user is `PermissionDenied` itself.
     """
@@ -146,7 +146,7 @@ def split(message: str) -> tuple[str, str]:
 
 
 def error(code: str, detail: str, limit: int = 0) -> FenceholdError:
-    """What an error of the server is called here. `limit`: of the semaphore that was asked for, if it was one."""
+    """The exception for an error of the server. `limit`: of the semaphore that was asked for, if it was one."""
     if code == "DEADLOCK":
         return _deadlock(detail, limit)
     if code == "BUSY":
@@ -155,7 +155,7 @@ def error(code: str, detail: str, limit: int = 0) -> FenceholdError:
 
 
 def refused(node: str, code: str, detail: str) -> FenceholdError:
-    """What it means that a node refused the greeting, or the session."""
+    """The error for a node that refused the greeting, or the session."""
     said = detail.lower()
     if "fencehold server" not in said and any(words in said for words in _WORDS_OF_REDIS):
         return is_redis(node)
@@ -163,12 +163,12 @@ def refused(node: str, code: str, detail: str) -> FenceholdError:
 
 
 def is_redis(node: str) -> UsageError:
-    """What is said of a node that is a Redis."""
+    """The error for a node that is a Redis."""
     return UsageError(f"{node} is a Redis, not a Fencehold server: use redis://{node}")
 
 
 def overloaded(detail: str) -> Overloaded:
-    """BUSY as an error: its first word says when to come back, in milliseconds."""
+    """BUSY as an error: its first word says when to retry, in milliseconds."""
     told, _, why = detail.partition(" ")
     if not told.isdecimal():
         told, why = "0", detail

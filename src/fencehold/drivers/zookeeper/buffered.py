@@ -1,13 +1,13 @@
-"""A handler that turns to the system, and wakes the loop, as seldom as it can.
+"""A handler that makes system calls, and wakes the loop, as seldom as it can.
 
-kazoo turns to the system some ten times for each request. Each time its thread releases the interpreter, and
-gets it back when the loop has a pause. So:
+kazoo makes some ten system calls for each request. Each time its thread releases the interpreter, and gets it back
+when the loop has a pause. So:
 
 1. What is sent is gathered, and goes out when no more is to be sent at the moment: many requests at once.
 2. What has come is read as a whole, and handed out in the pieces that kazoo wants.
-3. The pair of sockets by which kazoo is woken is a `Wakeup`: a thread that is awake hears it without the system's
-   help; only one that sleeps has to be woken.
-4. What kazoo's thread has to tell by the time the loop wakes is told at one waking, still in order.
+3. The pair of sockets by which kazoo is woken is a `Wakeup`: a thread that is awake sees it without a system call;
+   only one that sleeps has to be woken.
+4. What kazoo's thread has to deliver by the time the loop wakes is delivered at one wake-up, still in order.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class BufferedSocket:
         return len(message)
 
     def flush(self) -> bool:
-        """Send what was gathered; says whether all of it went out."""
+        """Send what was gathered; returns whether all of it went out."""
         while self._out:
             try:
                 sent = self._connection.send(self._out)
@@ -106,7 +106,7 @@ class Wakeup:
     def recv(self, size: int) -> bytes:
         """Hear one ring."""
         if not self._rings:
-            raise BlockingIOError("nobody rang")
+            raise BlockingIOError("no ring is pending")
         self._rings.pop()
         return b"\0"
 
@@ -126,7 +126,7 @@ def ready(files: list[BufferedSocket | Wakeup], timeout: float | None) -> list[B
     """Which of these can be read now, or within so many seconds; what was gathered to be sent goes out before."""
     sockets = [file for file in files if isinstance(file, BufferedSocket)]
     wakeups = [file for file in files if isinstance(file, Wakeup)]
-    # While somebody rings, there is more to gather.
+    # While rings are pending, there is more to gather.
     if not any(wakeup.pending() for wakeup in wakeups):
         for connection in sockets:
             connection.flush()

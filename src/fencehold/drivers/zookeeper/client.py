@@ -3,14 +3,14 @@
 The rules it obeys:
 
 1. The event loop never waits for kazoo. A request is handed over by its `…_async` form and answered on the loop;
-   each has a deadline. What its caller gave up waiting for may happen all the same.
+   each has a deadline. A request whose caller was cancelled may happen all the same.
 2. What was seen is never unseen. Every connection is made with the newest transaction that any connection before
    it saw, also across sessions (see `kazoo_client`).
-   What a client says after its session has ended is not heard: it came by a connection without that.
+   What a client reports after its session has ended is ignored: it came by a connection without that.
 3. A server that keeps silent is left for another. kazoo alone would wait for two thirds of the session's timeout.
-4. `AnswerLost` says that there will be no answer, and nothing else. An answer that nobody can read is as good as
-   none.
-5. A session carries nothing of ours but watches. When it ends, all who wait for one are woken, and look again.
+4. `AnswerLost` says that there will be no answer, and nothing else. An answer that cannot be read counts as none.
+5. A session carries nothing of ours but watches. When it ends, all tasks that wait for one are woken, and look
+   again.
 6. After `stop`, no thread of kazoo's is left.
 """
 
@@ -30,20 +30,20 @@ from fencehold.drivers.zookeeper.kazoo_client import ANSWERS, DENIALS, Zookeeper
 from fencehold.errors import NotAdmitted, Unavailable
 
 Request = Callable[[Any], Any]
-"""Hands one request to a kazoo client, and returns kazoo's promise of an answer."""
+"""Passes one request to a kazoo client, and returns kazoo's promise of an answer."""
 
 _SILENCE_S = 1.0
-"""A server that has not answered for so long is given up when a deadline passes, and another one is asked."""
+"""A server that has not answered for so long is dropped when a deadline passes, and another one is asked."""
 _GOODBYE_S = 0.3
 """How long a session's orderly end may take before its connection is cut."""
 _ANEW_S = 0.1
-"""A client follows one whose session ended after this pause: servers that refuse us are not to be stormed."""
+"""A client follows one whose session ended after this pause: servers that refuse us must not be flooded."""
 _DENIALS = (NoAuthError, *DENIALS)
 REFUSALS = (*kazoo_client.REFUSALS, *DENIALS)
 
 
 class AnswerLost(Exception):
-    """The connection went before the answer came: it happened, or did not, or will yet."""
+    """The connection was lost before the answer came: it happened, or did not, or will yet."""
 
 
 class ZookeeperClient:
@@ -82,7 +82,7 @@ class ZookeeperClient:
             raise Unavailable(f"{self.address}: it was closed")
 
     async def ask(self, requests: Sequence[Request], deadline_at: float) -> list[ZookeeperAnswer]:
-        """Hand over requests, to be done one after the other, and wait for all the answers.
+        """Send requests, to be done one after the other, and wait for all the answers.
 
         Raises:
             AnswerLost: one of them was not answered, and will not be.
@@ -140,7 +140,7 @@ class ZookeeperClient:
             future.set_result(ZookeeperAnswer(error=AnswerLost(type(error).__name__)))
 
     def refusal(self, error: Exception) -> Unavailable:
-        """What an answer means that nobody here can do anything about. Nothing happened."""
+        """The error for an answer that cannot be handled here. Nothing happened."""
         if isinstance(error, _DENIALS):
             kind = type(error).__name__
             return NotAdmitted(f"{self.address}: ZooKeeper refused, {kind}: use the login it was made with")

@@ -1,17 +1,17 @@
-"""kazoo's handlers for an event loop: what kazoo's thread learns is told on the loop, and sockets are made our
-way.
+"""kazoo's handlers for an event loop: what kazoo's thread learns is delivered on the loop, and sockets are made
+our way.
 
 kazoo asks its handler for threads, sockets, `select` and two queues: one for answers, one for watches. The rules:
 
 1. The one thread is kazoo's connection. Answers and watches go from it to the loop at once, in the order in which
-   they came: no thread of a queue stands between, and nothing of ours runs on kazoo's thread.
-2. A server that does not answer a connect is given up after a second, so that the others are asked in time.
+   they came: no thread of a queue is in between, and nothing of ours runs on kazoo's thread.
+2. A connect that is not answered is aborted after a second, so that the others are asked in time.
 3. `cut` ends the connection from any thread, whatever it waits for. kazoo then makes another one, to another
    server; after `hang_up` it makes none, so that a client whose session is over never begins another session.
-4. The end of the thread is told on the loop, whatever ended it.
+4. The end of the thread is reported on the loop, whatever ended it.
 
 `LoopHandler` leaves `select` to its subclasses: `PollHandler` here has plain sockets, and a `select` that costs
-little; `BufferedHandler` (see `buffered`) turns to the system as seldom as it can.
+little; `BufferedHandler` (see `buffered`) makes as few system calls as it can.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Posts:
 
     def put(self, call: Callable[[], object]) -> None:
         """From any thread."""
-        # A loop that is closed has nobody left to tell.
+        # A loop that is closed has no caller left to notify.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
 
@@ -116,7 +116,7 @@ class PollHandler(LoopHandler):
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """As `select.select`, for any number of files; kazoo's own makes and closes an epoll each time."""
-        # What TLS has read ahead is in no socket any more, and no poll would tell of it.
+        # What TLS has read ahead is in no socket any more, and no poll would report it.
         ahead = {reader for reader in readers if isinstance(reader, ssl.SSLSocket) and reader.pending()}
         poll = select.poll()
         for file in {*readers, *writers}:

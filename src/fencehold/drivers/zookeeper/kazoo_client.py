@@ -1,4 +1,4 @@
-"""kazoo's client, made and ended our way; and what its errors say.
+"""kazoo's client, made and ended our way; and what its errors mean.
 
 1. A connection is made with the newest transaction that was seen before it, also by earlier sessions, and a server
    that is behind refuses it: what was seen is never unseen. (kazoo forgets that when a session ends.)
@@ -36,8 +36,8 @@ from fencehold.drivers.zookeeper.handler import LoopHandler
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 """Errors that say how things stand."""
 DENIALS = (AuthFailedError, SessionClosedRequireSaslError)
-"""A server that does not let a client in. It has done nothing of what it says so of, does nothing that was sent
-after that on the same connection, and ends the session."""
+"""A server that refuses a client. It has done nothing of what it refuses so, does nothing that was sent after that
+on the same connection, and ends the session."""
 REFUSALS = (NoAuthError, InvalidACLError, QuotaExceededError)
 """Errors that are answers, too, but to a question that should not have been asked."""
 

@@ -1,6 +1,6 @@
-"""Requests: what is asked of ZooKeeper, and what an error means that is no answer.
+"""Requests to ZooKeeper, and what an error means that is no answer.
 
-kazoo's own forms of them, and the one it lacks. They are handed to it as they are: its public calls have no
+kazoo's own forms of them, and the one it lacks. They are passed to it as they are: its public calls have no
 containers, and make three promises for each request, where one answer on the loop is all that is needed.
 """
 
@@ -20,7 +20,7 @@ Request: TypeAlias = Any
 REFUSALS = (*kazoo_client.REFUSALS, UnimplementedError)
 """Errors that are answers, too, but to a question that should not have been asked."""
 ELSEWHERE = (SessionExpiredError, SessionMovedError)
-"""What a server says whose connection carries no session any more: it has ended, or goes on at another one."""
+"""The errors of a server whose connection carries no session any more: it has ended, or goes on at another one."""
 _EPHEMERAL_SEQUENTIAL = 1 | 2
 _CONTAINER = 4
 _ANY_VERSION = -1
@@ -33,7 +33,8 @@ class CreateContainer(Create2):  # type: ignore[misc]
 
 
 class AnswerLost(OutcomeUnknown):
-    """The connection went before the answer came, or it did not come in time: it happened, or did not, or will."""
+    """The connection was lost before the answer came, or it did not come in time: it happened, or did not, or
+    will."""
 
 
 def is_write(request: Request) -> bool:
@@ -63,7 +64,7 @@ def exists(path: str) -> Request:
 
 
 def get(path: str, watcher: Callable[[Any], None] | None = None) -> Request:
-    """To be told when it goes, too. By `exists` that would be kept, also for nodes that never come again."""
+    """With a watch for its deletion. By `exists` that would be kept, also for nodes that never come again."""
     return GetData(path, watcher)
 
 
@@ -78,7 +79,7 @@ def sync(path: str) -> Request:
 def proof(root: str) -> Request:
     """A write that changes nothing: to remove what is never there. A quorum agrees on that as on anything else, so
     what is read after it on the same connection is as new as that."""
-    # That its parent is missing is said before anybody asks who may remove what.
+    # That its parent is missing is reported before any rights are checked.
     return Delete(f"{root}/-/-", _ANY_VERSION)
 
 

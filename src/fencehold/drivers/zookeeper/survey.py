@@ -1,7 +1,7 @@
-"""A survey of the servers of an ensemble: who answers, who leads.
+"""A survey of the servers of an ensemble: which answer, which one leads.
 
-Each is asked by the one word that any ZooKeeper answers as it comes (`srvr`), over a connection of its own. Asked
-are the servers that the URL names: whom else there is, only a session could tell.
+Each is asked by the one command that any ZooKeeper answers by default (`srvr`), over a connection of its own. Only
+the servers that the URL names are asked: others could be found only by a session.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ from fencehold.drivers.http2.codes import Code
 from fencehold.drivers.http2.frames import Metadata, request_block
 
 _CONNECT_S = 5.0
-"""A connection, from its first packet to the first word of the other side."""
+"""A connection, from its first packet to the first byte from the peer."""
 
 
 class Channel:
@@ -32,7 +32,7 @@ class Channel:
         self._scheme = "http" if context is None else "https"
         self._line: Http2Connection | None = None
         self._ending: set[Http2Connection] = set()
-        """Lines that take no new calls, with calls under way."""
+        """Connections that take no new calls, with calls in flight."""
         self._connecting: asyncio.Task[Http2Connection] | None = None
         self._is_closed = False
         self._pace = KeepAlivePace()
@@ -64,8 +64,8 @@ class Channel:
         metadata: Metadata,
         told: Callable[[bytes | CallFailed], None],
     ) -> bool:
-        """One request and one answer, without a task: `told` is called once, later, with what came of it. False:
-        there is no connection at the moment, and nothing was sent."""
+        """One request and one answer, without a task: `told` is called once, later, with its outcome. False: there
+        is no connection at the moment, and nothing was sent."""
         line = self._line
         if line is None or not line.is_open:
             return False
@@ -84,7 +84,7 @@ class Channel:
         return call
 
     async def close(self) -> None:
-        """Hang up. Calls under way fail."""
+        """Disconnect. Calls in flight fail."""
         self._is_closed = True
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
@@ -100,7 +100,7 @@ class Channel:
         return request_block(self._scheme, self._endpoint, path, timeout_ms, tuple(metadata))
 
     async def connected(self, until: float | None) -> Http2Connection:
-        """A line that calls may begin on.
+        """A connection that calls may begin on.
 
         Raises:
             CallFailed: there is none; nothing was sent.
@@ -160,7 +160,7 @@ class Talk:
         self._line: Http2Connection | None = None
         self._stream: Stream | None = None
         self._heard_before = 0
-        """What the line had heard when something was last said."""
+        """What the connection had received when something was last sent."""
         self._beginning = asyncio.Lock()
         self._heard: deque[bytes] = deque()
         self._news = asyncio.Event()
@@ -168,21 +168,21 @@ class Talk:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether more may be said in it, and all was read that was said to it."""
+        """Whether more may be sent in it, and all was read that came."""
         return self._status is None and not self._heard and (self._line is None or self._line.is_open)
 
     async def exchange(self, request: Any, timeout_s: float) -> Any:
-        """Say something, and hear what is said to it; None when it is over.
+        """Send a message, and read the reply; None when it is over.
 
         Raises:
-            CallFailed: it broke, or its time is up. What is said to it later will not be read.
+            CallFailed: it broke, or its time is up. What comes later will not be read.
         """
         self._until = deadline(timeout_s)
         await self.write(request)
         return await self.read()
 
     async def write(self, request: Any) -> None:
-        """Say something; it is on its way when this returns.
+        """Send a message; it is in flight when this returns.
 
         Raises:
             CallFailed: it ended.
@@ -195,7 +195,7 @@ class Talk:
         line.send(stream, data)
 
     async def read(self) -> Any:
-        """What is said next; None when it is over.
+        """The next message; None when it is over.
 
         Raises:
             CallFailed: it broke, or its time is up.

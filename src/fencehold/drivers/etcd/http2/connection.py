@@ -1,13 +1,13 @@
-"""A connection: a conversation with a socket and a clock, and how the socket is found (RFC 8305).
+"""A connection: a conversation with a socket and a clock, and how the socket is connected (RFC 8305).
 
-A name may stand for several addresses, and one of them may swallow what is sent to it: a protocol that leads
-nowhere, a machine that is gone. So the next address is tried when the one before has failed, or has not answered
-for a moment, and the first that answers is taken. How long all of it may take is the caller's to say.
+A name may have several addresses, and one of them may be a black hole: a protocol that is not routed, a machine
+that is gone. So the next address is tried when the one before has failed, or has not answered for a moment, and
+the first that answers is taken. How long all of it may take is the caller's to say.
 
 Calls are written at once, and answered from within the reading; a call makes one timer and one write, as answers
-to pings wait a moment for one another, and a future only if it is awaited. A connection on which nothing is heard
-while somebody waits is asked for a sign of life, and given up without one. A server that finds it is asked too
-often says so and hangs up; the next connection asks half as often.
+to pings wait a moment for one another, and a future only if it is awaited. A connection on which nothing comes
+while a call waits gets a keep-alive ping, and is closed if that is not answered. A server that gets pings too
+often says so and hangs up; the next connection pings half as often.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from fencehold.drivers.http2.codes import Code
 _HEAD_START_S = 0.25
 """What an address has before the next one is tried as well; RFC 8305, 8."""
 _SILENCE_S = 10.0
-"""etcd hangs up on clients that ask more often than every 5 s whether it is there, unless it was told otherwise
+"""etcd hangs up on clients that ping more often than every 5 s, unless it is configured otherwise
 (`--grpc-keepalive-min-time`)."""
 _SILENCE_S_MAX = 320.0
-"""Servers of gRPC that were told nothing want to be asked no more often than every 5 minutes."""
+"""Servers of gRPC, by default, want pings no more often than every 5 minutes."""
 _SIGN_S = 3.0
 _UNTAKEN_BYTES_MAX = 64 << 20
-"""More than a server of gRPC ever has room for: what is answered to one that asks and does not listen piles up."""
+"""More than a server of gRPC ever has room for: replies pile up for a peer that sends and does not read."""
 _SIGN_DELAY_S = 0.1
 """How long an answer to a ping may wait: it would be a write of its own for every request."""
 _FAREWELL_S = 1.0
-"""How long who broke the rules has to read why it is left."""
+"""How long a peer that broke the protocol has to read why it is disconnected."""
 
 
 class HostAddress(NamedTuple):
-    """One of a host's, as sockets take it."""
+    """One address of a host, as sockets take it."""
 
     family: int
     where: Any
@@ -156,13 +156,13 @@ def _why(error: BaseException) -> str:
 
 
 class KeepAlivePace:
-    """How long a connection may be silent before it is asked for a sign of life; one for all to a member."""
+    """How long a connection may be silent before a keep-alive ping; shared by all connections to a member."""
 
     def __init__(self) -> None:
         self.silence_s = _SILENCE_S
 
     def slow_down(self) -> None:
-        """It was asked too often: ask half as often."""
+        """It was pinged too often: ping half as often."""
         self.silence_s = min(2 * self.silence_s, _SILENCE_S_MAX)
 
 
@@ -177,10 +177,10 @@ class Http2Connection(asyncio.Protocol):
         self._greeted: asyncio.Future[None] = self._loop.create_future()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self.heard = 0
-        """How often anything was heard. A clock would not tell what came first: uvloop's ticks in milliseconds."""
+        """How often data was received. A clock would not tell what came first: uvloop's ticks in milliseconds."""
         self._heard_at = self._loop.time()
         self._is_asked = False
-        """Whether a sign of life was asked for, and nothing was heard since."""
+        """Whether a ping was sent, and nothing was received since."""
         self._timer: asyncio.TimerHandle | None = None
         self._signing: asyncio.TimerHandle | None = None
         """Until then answers to pings may wait."""
@@ -197,7 +197,7 @@ class Http2Connection(asyncio.Protocol):
         return self._over.done()
 
     async def greeted(self) -> None:
-        """Until the other side has said that it speaks HTTP/2; nothing is asked before.
+        """Until the peer has said that it speaks HTTP/2; nothing is sent before.
 
         Raises:
             CallFailed: it hung up instead.
@@ -232,7 +232,7 @@ class Http2Connection(asyncio.Protocol):
     def ask_then(
         self, block: bytes, data: bytes, timeout_s: float | None, told: Callable[[bytes | CallFailed], None]
     ) -> "tuple[_Asked, Stream]":
-        """The same; `told` is called with the answer, or what became of it, from within the reading."""
+        """The same; `told` is called with the answer, or the error, from within the reading."""
         asked = _Asked(told)
         stream = self.begin(block, asked)
         self.send(stream, data, is_last=True)
@@ -268,13 +268,13 @@ class Http2Connection(asyncio.Protocol):
                 self._transport.abort()
 
     def on_late(self, stream: Stream, heard: int) -> None:
-        """A call was not answered in time. If no more was heard than when it began, others use another line."""
+        """A call timed out. If nothing was received since it began, other calls use another connection."""
         is_dead = self.heard == heard
         if is_dead:
             self._conversation.retire()
         self.cancel(stream)
         if is_dead and self._conversation.is_idle:
-            # Nobody would take what is still to be written.
+            # The peer would not take what is still to be written.
             self._transport.abort()
 
     def _flush(self) -> None:
@@ -299,7 +299,7 @@ class Http2Connection(asyncio.Protocol):
         )
 
     def _break(self, why: str) -> None:
-        """The other side broke the rules: tell it, and all who asked."""
+        """The peer broke the protocol: tell it, and all calls."""
         self._is_broken = True
         self._end(Code.UNAVAILABLE, why)
         if not self._transport.is_closing():
@@ -371,7 +371,7 @@ class Http2Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(left_s, self._on_silence)
 
     def _on_sign(self) -> None:
-        """There is life: let it be silent again."""
+        """It is alive: restart the silence timer."""
         self._is_asked = False
         if self._timer is not None:
             self._timer.cancel()
@@ -379,7 +379,7 @@ class Http2Connection(asyncio.Protocol):
 
 
 class _Asked:
-    """Waits for one answer, and has it told once."""
+    """Waits for one answer, and passes it on once."""
 
     __slots__ = ("_data", "_told", "is_over", "timer")
 

@@ -1,14 +1,14 @@
-"""The law of one connection: streams, windows and endings, fed with bytes and asked for bytes.
+"""The protocol of one connection, sans I/O: streams, windows and endings; bytes in, bytes out.
 
-1.  *A stream ends once*, with a status; the caller is told at once, from within `feed`.
-2.  *Was it sent?* A stream whose beginning was never taken to be written, that the other side refused, or that it
-    says it has not looked at, certainly did nothing. Of every other one that breaks nobody knows.
-3.  *No more is sent than the other side has room for*: what does not fit waits in its stream until it has.
-4.  *No more is kept than there is room for here*: a stream's window grows again when what came is read, and who
-    sends more than fits is broken with. The window of all streams together grows whenever half of it is used:
-    one that nobody reads must not stop the others.
-5.  *What RFC 9113 forbids ends the stream, or the connection*, as it says, and the other side is told why. What
-    comes late, for a stream that is over, is dropped.
+1.  *A stream ends once*, with a status; the caller is notified at once, from within `feed`.
+2.  *Was it sent?* A stream whose beginning was never taken to be written, that the peer refused, or that it says
+    it has not processed, certainly did nothing. The outcome of every other one that breaks is unknown.
+3.  *No more is sent than the peer has room for*: what does not fit waits in its stream until it has.
+4.  *No more is kept than there is room for here*: a stream's window grows again when what came is read, and a peer
+    that sends more than fits is disconnected. The window of all streams together grows whenever half of it is
+    used: one that is not read must not stop the others.
+5.  *What RFC 9113 forbids ends the stream, or the connection*, as it says, and the peer is told why. What comes
+    late, for a stream that is over, is dropped.
 """
 
 from collections import deque
@@ -24,15 +24,15 @@ from fencehold.drivers.http2.header_pieces import HeaderPieces
 MESSAGE_BYTES_MAX = 16 << 20
 """The largest message taken."""
 _STREAM_WINDOW_BYTES = 3 * MESSAGE_BYTES_MAX
-"""Half of it may be read and not told yet, and a message of the largest size must fit all the same."""
+"""Half of it may be read and not reported yet, and a message of the largest size must fit all the same."""
 _WINDOW_BYTES = 4 * MESSAGE_BYTES_MAX
 _BLOCK_BYTES_MAX = 64 << 10
 _NUMBER_MAX = (1 << 31) - 1
 _TOO_MANY_PINGS = b"too_many_pings"
+"""How servers of gRPC say that they get pings too often."""
 _MUCH_BYTES = 16 << 10
 _SIGNS_MAX = 4
-"""What may wait of answers to pings: who asks for more at a time gets them at once."""
-"""How servers of gRPC say that they are asked too often for a sign of life."""
+"""How many answers to pings may wait: a peer that sends more at a time gets them at once."""
 _WORDS_MAX = 200
 
 
@@ -54,7 +54,7 @@ def _is_ok(block: bytes) -> bool:
 
 
 def _headers_or_none(block: bytes) -> dict[str, str]:
-    """What a block says; nothing if it cannot be read, which is found out again frame by frame."""
+    """The headers in a block; none if it cannot be read, which is found out again frame by frame."""
     try:
         return frames.headers_in(block)
     except Broken:
@@ -62,14 +62,14 @@ def _headers_or_none(block: bytes) -> dict[str, str]:
 
 
 class Receiver(Protocol):
-    """Who asked."""
+    """The caller of a stream."""
 
     def on_message(self, data: bytes) -> None: ...
     def on_end(self, status: Status) -> None: ...
 
 
 class Stream:
-    """One call. Its owner hands it back to the conversation, and touches nothing in it."""
+    """One call. Its owner passes it back to the conversation, and touches nothing in it."""
 
     __slots__ = (
         "block",
@@ -90,7 +90,7 @@ class Stream:
         self.number = 0
         """None before it began."""
         self.credit = 0
-        """How much the other side has room for."""
+        """How much the peer has room for."""
         self.to_send = bytearray()
         self.is_whole = False
         """Whether nothing will be added to what is to be sent."""
@@ -99,7 +99,7 @@ class Stream:
         self.heard = bytearray()
         """What came of messages that are not whole yet."""
         self.room = _STREAM_WINDOW_BYTES
-        """How much the other side may still send."""
+        """How much the peer may still send."""
         self.read = 0
         """How much was read since the window last grew."""
 
@@ -109,17 +109,17 @@ class Conversation:
 
     def __init__(self) -> None:
         self.is_greeted = False
-        """Whether the other side has said that it speaks HTTP/2."""
+        """Whether the peer has said that it speaks HTTP/2."""
         self.is_ending = False
         """Whether it takes no new streams; those that are there go on."""
         self.farewell = ""
-        """Why the other side wants no more, if it said so."""
+        """Why the peer wants no more, if it said so."""
         self.is_too_many_pings = False
         """Whether that is why."""
         self._splitter = frames.Splitter()
         self._streams: dict[int, Stream] = {}
         self._waiting: deque[Stream] = deque()
-        """Begun here; the other side takes no more at a time."""
+        """Begun here; the peer takes no more at a time."""
         self._next = 1
         self._next_untaken = 1
         """The first stream of which nothing was taken to be written."""
@@ -169,11 +169,11 @@ class Conversation:
         return bool(self._signs)
 
     def is_sent(self, stream: Stream) -> bool:
-        """Whether the other side may have seen anything of it."""
+        """Whether the peer may have seen anything of it."""
         return 0 < stream.number < self._next_untaken
 
     def begin(self, block: bytes, receiver: Receiver) -> Stream:
-        """A new stream; nothing more is said in it before `send`."""
+        """A new stream; nothing more is sent in it before `send`."""
         stream = Stream(block, receiver)
         if self.is_ending:
             receiver.on_end(self._not_taken())
@@ -184,7 +184,7 @@ class Conversation:
         return stream
 
     def send(self, stream: Stream, data: bytes, *, is_last: bool = False) -> None:
-        """Say something in a stream, as soon as there is room for it."""
+        """Send data in a stream, as soon as there is room for it."""
         stream.to_send += data
         stream.is_whole = is_last
         self._push(stream)
@@ -198,7 +198,7 @@ class Conversation:
             stream.read = 0
 
     def cancel(self, stream: Stream) -> None:
-        """Nobody waits for it any more; its receiver is told nothing."""
+        """No caller waits for it any more; its receiver is not notified."""
         if self._streams.pop(stream.number, None) is not None:
             self._out.append(frames.numbered(frames.RST_STREAM, stream.number, Cause.CANCEL))
             self._begin_waiting()
@@ -211,11 +211,11 @@ class Conversation:
         self._refuse_waiting()
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Send a keep-alive ping."""
         self._out.append(frames.frame(frames.PING, payload=bytes(8)))
 
     def end(self, code: Code, why: str) -> None:
-        """The connection is no more: all who asked are told."""
+        """The connection is gone: all callers are notified."""
         self.retire()
         streams, self._streams = self._streams, {}
         for stream in streams.values():
@@ -240,7 +240,7 @@ class Conversation:
     def _take_answer(self, data: bytes) -> bool:
         """Take what came as the whole answer of one call, if it is that and nothing about it is unusual.
 
-        It means what its frames would one by one; nearly everything that a member says is of this form.
+        It means what its frames would one by one; nearly everything that a member sends is of this form.
         """
         answer = frames.unary_answer_in(data)
         if answer is None or not self._pieces.is_between or not self.is_greeted:
@@ -277,7 +277,7 @@ class Conversation:
         """The stream that a frame is for; None if it is over.
 
         Raises:
-            Broken: it never began. Those with even numbers would be the other side's, which begins none.
+            Broken: it never began. Those with even numbers would be the peer's, which begins none.
         """
         stream = self._streams.get(number)
         if stream is None and (number >= self._next or not number % 2):
@@ -320,7 +320,7 @@ class Conversation:
         self._out.append(frames.frame(kind, frames.END_HEADERS, stream.number, block))
 
     def _push(self, stream: Stream) -> None:
-        """Say what there is room for."""
+        """Send what there is room for."""
         if stream.number not in self._streams:
             return
         while stream.to_send:
@@ -406,7 +406,7 @@ class Conversation:
             self._end_stream(stream, Status(Code.INTERNAL, "it ended without a status"), is_over_there=True)
 
     def _use_room(self, size: int, stream: Stream | None) -> None:
-        """What came takes up room: all of it, the padding and what is for nobody as well."""
+        """What came takes up room: all of it, also the padding and what is for no stream."""
         self._heard += size
         if self._heard > _WINDOW_BYTES // 2:
             self._out.append(frames.numbered(frames.WINDOW_UPDATE, 0, self._heard))
@@ -483,13 +483,13 @@ class Conversation:
             stream.receiver.on_end(self._not_taken())
 
     def _fail_stream(self, stream: Stream, why: str, cause: Cause) -> None:
-        """End it for what the other side did in it."""
+        """End it for what the peer did in it."""
         self._end_stream(stream, Status(Code.INTERNAL, f"it does not speak HTTP/2: {why}"), cause=cause)
 
     def _end_stream(
         self, stream: Stream, status: Status, *, is_over_there: bool = False, cause: Cause = Cause.CANCEL
     ) -> None:
-        """End it on both sides, whatever was still to be said."""
+        """End it on both sides, whatever was still to be sent."""
         if self._streams.pop(stream.number, None) is None:
             return
         is_over_here = stream.is_whole and not stream.to_send

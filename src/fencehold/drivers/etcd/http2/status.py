@@ -13,7 +13,7 @@ class Status(NamedTuple):
     code: Code
     details: str = ""
     is_sent: bool = True
-    """Whether the other side may have seen the request."""
+    """Whether the peer may have seen the request."""
 
 
 class CallFailed(Exception):
