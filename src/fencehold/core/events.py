@@ -212,8 +212,8 @@ def scan(
 
     What is not wanted costs that call and nothing else. Each event comes with what `seek` said, and a number:
     numbers count what may have happened in an entry, wanted or not, so that a position and a number say where in
-    history an event is, the same at every reading: the number is the event's index. `after` a number only what
-    follows it is looked at.
+    history an event is, the same at every reading: the number is the event's index. With `after`, only what
+    follows that number is scanned.
 
     After some `_NAMES_PER_STEP` names a number comes without an event: up to there nothing more was wanted, and
     the reader may pause.
@@ -452,7 +452,7 @@ def _of_notice(notice: Notice) -> Iterator[_Thing]:
 
 
 def _refused(notice: WaitEnded, refused: Refused) -> _Thing:
-    """A right was taken away, or the names went elsewhere: then it is said where."""
+    """A right was taken away, or the names went elsewhere: then the detail says where."""
     if refused.code is Code.DENIED:
         return _waited(Kind.DENIED, notice)
     return _waited(Kind.TURNED_AWAY, notice, why=f"; {refused.code.value}: {refused.detail}")

@@ -232,7 +232,7 @@ def _end_holders(state: State, cells: CellState, prefixes: set[str]) -> int:
 
     The sessions, not the holds alone: a client that is not connected, or whose grant is still on its way, learns
     of the end of its session and of nothing less. What it held is not granted while the client may trust it (G7):
-    until the session would have ended by itself.
+    until the session would have expired.
     """
     if not prefixes:
         return 0

@@ -6,7 +6,7 @@ which knows the outcome before it writes, puts a `Refuse` in place of such a req
 
 1. The state it leads to is the same, to the byte, and so are the notices.
 2. What was answered from memory, or asked by a session that has ended, is put in the same way: a `Refuse` is
-   looked up like any request, and comes to the same answer before its own is looked at.
+   looked up like any request, and comes to the same answer before its own is read.
 3. Nothing else is ever replaced.
 """
 

@@ -1,4 +1,4 @@
-"""Shape: what can be said of a command by itself, whatever the state is: that it names too much, or is too long.
+"""Shape: what can be checked of a command alone, whatever the state is: that it names too much, or is too long.
 
 A leader checks before it takes a command, so that what can only be refused is in no entry and costs next to
 nothing. The machine checks an acquire again: an entry may come from a leader that had other limits, or none.

@@ -141,7 +141,7 @@ def names_by_session(state: State, count_max: int) -> Iterator[list[str]]:
     """The names in use, in portions of up to so many, drawn while the state moves on.
 
     Each name that is in use from before the first portion to after the last is returned; some twice. What came
-    into use meanwhile may be missing. A portion may be empty: it stands for a session that was looked at.
+    into use meanwhile may be missing. A portion may be empty: it is for a session without names.
     """
     for number in list(state.sessions):
         session = state.sessions.get(number)

@@ -53,7 +53,7 @@ _said = msgspec.json.Decoder(_Said).decode
 
 @lru_cache(maxsize=8_192)
 def client_of(meta: str) -> str:
-    """Of which client a session is, by what was said when it was opened; empty: that was not said."""
+    """Of which client a session is, by the metadata it was opened with; empty: not given."""
     if "session_of" not in meta:
         return ""
     try:
@@ -198,7 +198,7 @@ class WaitGraph:
         for party in self._knotted():
             while party not in refused and (circle := self._shortest(party, refused)):
                 victim = victim_of(circle)
-                # It is told the shortest that it is in, unless another would be refused in that.
+                # It gets the shortest circle that it is in, unless another would be refused in that.
                 shorter = self._shortest(_of(victim), refused)
                 refused.add(_of(victim))
                 yield shorter if victim_of(shorter) == victim else circle
@@ -322,7 +322,7 @@ def is_confirmed(circle: Circle, later: WaitGraph) -> bool:
 
 
 def refusal_of(circle: Circle, readings: Mapping[int, Reading]) -> RefuseWait:
-    """The command that ends a circle, with what its request is told: the whole of it, beginning with itself."""
+    """The command that ends a circle, with the answer to its request: the whole of it, beginning with itself."""
     victim = victim_of(circle)
     first = next(index for index, step in enumerate(circle) if step.wait == victim)
     now_at = readings[victim.shard].now_at

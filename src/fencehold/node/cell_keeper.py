@@ -1,7 +1,6 @@
 """The keeper: what a node of one of several cells asks of the others, for as long as it runs.
 
-1. Every node asks, whether it leads or not: one that takes over has its lease already, and has heard of what
-   moved.
+1. Every node asks, whether it leads or not: one that takes over has its lease already, and knows what moved.
 2. It names the homes that are open here, with their versions. A cell that knows of no newer version *confirms*
    them (`core.cells.newer_records`); one that does says so, and the home is closed here, by an entry, at once. One
    confirmation is enough: to promote another, all other cells must first promise not to confirm
@@ -10,7 +9,7 @@
 4. What had lapsed is resumed by an entry when it was confirmed. What became leased, and is not confirmed for one
    lease, has its holds ended: from then on another may be promoted.
 5. A node that begins to lead and has not heard from any other cell since it was started waits for the first
-   answer, a little while: an old home that wakes up is told before it grants.
+   answer, a little while: an old home that wakes up learns of a move before it grants.
 """
 
 import asyncio

@@ -111,7 +111,7 @@ class DeadlockWatch:
             node = self._nodes[victim_of(circle).shard]
             refused = asyncio.get_running_loop().create_future()
             node.submit(refusal_of(circle, readings), partial(_settle, refused))
-            # So that the next circle is looked at when this one is over.
+            # So that the next circle is checked when this one is over.
             await refused
             self.refused += 1
 

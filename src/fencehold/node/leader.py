@@ -380,7 +380,7 @@ class Leader:
         number = getattr(command, "request", 0)
         if session is None or number <= session.latest or len(session.answers) < _WEIGHED_EVERY:
             return False
-        # What ends something goes on longer: when it finds what it names, nothing of that is remembered.
+        # What ends something is taken longer: when it finds what it names, nothing of that is remembered.
         names_max = NAMES_REMEMBERED_MAX if isinstance(command, Acquire) else 2 * NAMES_REMEMBERED_MAX
         counted_at, count = self._remembered.get(session.id, (-_WEIGHED_EVERY, 0))
         if number - counted_at >= _WEIGHED_EVERY or count > names_max:
@@ -457,7 +457,7 @@ class Leader:
         """Whether the state is one that was current a moment ago, if what it has seen is durable, or will be."""
         slept_ms = self._slept_ms()
         if abs(slept_ms - self._slept_at_ms) > _SLEPT_MS:
-            # The clock stood still meanwhile, and others went on.
+            # The clock stood still meanwhile, and other machines ran on.
             self._slept_at_ms, self._begun_ms = slept_ms, -inf
         cells = self.machine.state.cells
         return now_ms - self._begun_ms <= _RECENT_MS and (cells is None or not self._has_run_out(cells))

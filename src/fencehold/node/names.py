@@ -12,7 +12,7 @@
    are full at about the same time, so a slice is measured by its work, with what it puts in order. Lists wait for
    it meanwhile: each is a command in flight, of which a connection may have so many. Of a state with few names it
    is made on the spot.
-5. A page bounds its own work: it looks at so many names, in use or not, and then ends with a cursor.
+5. A page bounds its own work: it scans so many names, in use or not, and then ends with a cursor.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _PAUSE_S = 0.001
 in each of them."""
 
 LOOKED_MAX = 4_096
-"""How many names one page looks at, in use or not."""
+"""How many names one page scans, in use or not."""
 
 _SPARED_MS = 500
 """For how long it is kept after a list in brief was read to its end."""
@@ -61,7 +61,7 @@ _BEGINNINGS = frozenset({Granted, Queued})
 """With these outcomes of an acquire its names come into use."""
 
 _STALE_FEW = 64
-"""How many stale names a page may look at before it drops them."""
+"""How many stale names a page may scan before it drops them."""
 
 _CALLS_PER_TURN = 256
 """How many of the callers that waited for an index are called at a time."""
@@ -111,7 +111,7 @@ class Names:
     def page(self, state: State, prefix: str, after: str, count: int) -> NamePage | None:
         """The names in use that begin with the prefix and come after a name. None: it is not prepared.
 
-        It may be shorter than `count`, or empty, and yet have a cursor: then it has looked at enough names.
+        It may be shorter than `count`, or empty, and yet have a cursor: then it has scanned enough names.
         """
         if not self._is_of(state) and in_use_count_max(state) <= FEW_NAMES:
             self._begin(state, iter([list(all_names(state))]))
@@ -209,7 +209,7 @@ class NameIndex:
         self.size = 0
         """How many names it knows, stale and double ones counted."""
         self.looked = 0
-        """How many names pages have looked at so far."""
+        """How many names pages have scanned so far."""
 
     def add(self, names: list[str]) -> None:
         """Know some names, be they known or not."""

@@ -121,7 +121,7 @@ class Node:
         self._stopping = False
         self._stopped = asyncio.Event()
         self._follows = False
-        """The state is that of the journal a moment ago, and may be looked at."""
+        """The state is that of the journal a moment ago, and may be read."""
         self._was_admitted = False
         """The engine has let it lead, or follow another, before."""
         self._overdue: tuple[Member, int, Epoch] | None = None
@@ -142,7 +142,7 @@ class Node:
         self.on_promoted: Callable[[], None] = _ignore
         """Called when it begins to lead."""
         self.on_deposed: Callable[[], None] = _ignore
-        """Called when it led and does so no more, though it goes on."""
+        """Called when it led and does so no more, though it keeps running."""
         self.on_broken: Callable[[Event, str], None] = _ignore
         """Called with each hold that was broken while it leads."""
         self.on_changed: Callable[[], None] = _ignore
@@ -259,7 +259,7 @@ class Node:
             self.names.prepare(self.replica.machine.state, then)
 
     def meta_of(self, session: int) -> str:
-        """What a client said of itself, though its session may have ended a while ago; empty if that is gone."""
+        """The metadata of a session, though it may have ended a while ago; empty if that is gone."""
         return self.who_of(session).meta
 
     def who_of(self, session: int) -> Who:
@@ -282,7 +282,7 @@ class Node:
         if standing is not None and leader.address not in ("", self.member.address):
             if standing.vouches:
                 return NotLeader(f"this node stands by; ask {leader.address}", leader=leader.address)
-            # A client that was sent there would wait in vain, as this node does.
+            # A client that was redirected there would wait for nothing, as this node does.
             return Unavailable(f"the leader, {leader.name}, was not heard from for a while")
         return Unavailable(self.notes[0] if self.notes else "no node leads at the moment")
 
@@ -362,8 +362,8 @@ class Node:
 
     def _is_mendable(self, error: Exception) -> bool:
         # A shared engine can be read to find out. A file that could not be synced cannot, be it of entries or of a
-        # snapshot: what the kernel shows may not be on the disk, so only a new start, after a look at the disk,
-        # may go on.
+        # snapshot: what the kernel shows may not be on the disk, so only a restart, after a check of the disk, may
+        # continue.
         if isinstance(error, LeaseLapsed):
             # The journal is as it should be; only no client was answered.
             return True

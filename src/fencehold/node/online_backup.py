@@ -1,4 +1,4 @@
-"""An online backup: the state of one position, drawn piece by piece while the node goes on.
+"""An online backup: the state of one position, drawn piece by piece while the node keeps serving.
 
 1. It is of durable entries only: it is begun by a question (see `leader`), whose answer comes when the entry that
    it looks at is durable, and nothing of it is shown before that answer.

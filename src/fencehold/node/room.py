@@ -54,7 +54,7 @@ class Level(IntEnum):
 
 def level_of(free_bytes: int, need_bytes: int, reserve_bytes: int, before: Level) -> Level:
     """What so much room means, if the next snapshot needs so much of it."""
-    # Held back already, it takes more to go on: or it would be held back again at once.
+    # Held back already, it takes more to resume: or it would be held back again at once.
     if free_bytes < need_bytes + reserve_bytes * (2 if before >= Level.TIGHT else 1):
         return Level.TIGHT
     return Level.SCARCE if free_bytes < 2 * need_bytes + 3 * reserve_bytes else Level.AMPLE
@@ -88,7 +88,7 @@ class RoomWatch:
 
     @property
     def free_bytes(self) -> int | None:
-        """How much room there is, with what was written since it was looked at."""
+        """How much room there is, with what was written since it was measured."""
         free_bytes = self.room.free_bytes
         if free_bytes is None:
             return None
@@ -96,7 +96,8 @@ class RoomWatch:
 
     @property
     def snapshot_bytes_max(self) -> int | None:
-        """How large a snapshot may be that is begun now: part of the reserve is left to what goes on meanwhile."""
+        """How large a snapshot may be that is begun now: part of the reserve is left to what is still taken
+        meanwhile."""
         free_bytes = self.free_bytes
         return None if free_bytes is None else free_bytes - self._reserve_bytes() // 2
 

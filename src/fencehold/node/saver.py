@@ -84,7 +84,7 @@ class Saver:
         """Called before the first entry of a leader: so much had to be replayed, after a snapshot of that size."""
         self._commands, self._bytes, self._unsaved_bytes = entries, size_bytes, size_bytes
         self._saved_bytes = self._known_bytes = snapshot_bytes
-        # Not by more than that, unless much was held back to be granted: the first one that is drawn tells.
+        # Not by more than that, unless much was held back to be granted: the first one that is drawn shows it.
         self._grown_bytes, self._saved_items, self._swept_at = 2 * size_bytes, 0, None
 
     def consider(self, machine: Machine, commands: int, size_bytes: int = 0, grown_bytes: int = 0) -> None:
@@ -107,7 +107,7 @@ class Saver:
     def needed_bytes(self) -> int:
         """How much room must be left: for the rest of the one under way, and for one more after that.
 
-        The state may be as large by then as it is now; what the one under way makes needless is free by then.
+        The state may be as large by then as it is now; what the one under way makes unnecessary is free by then.
         """
         state_bytes = self._known_bytes + self._grown_bytes
         if self._needless_bytes is None:
@@ -123,7 +123,7 @@ class Saver:
 
     def _fits(self) -> bool:
         if self.is_blind:
-            # It might be in vain, and take what is left: worth it only where it gives back several times as much.
+            # It might fail, and take what is left: worth it only where it gives back several times as much.
             return self.needed_bytes() <= self._unsaved_bytes // _FAIR
         return self.free_bytes is None or self.needed_bytes() <= self.free_bytes
 

@@ -134,7 +134,8 @@ class StandingBy:
                 # The leader that wrote it is sealed: it says nothing of the one that is to come.
                 continue
             if self.leader != before or record.epoch > self.epoch or self.awaits_taker:
-                # Another one, or the same anew, which was started again: until it led, it said that it does not.
+                # Another one, or the same anew, which was started again: until it led, it replied that it does
+                # not.
                 self.epoch = record.epoch
                 self._suspicion.start_over(now)
                 self._news.set()

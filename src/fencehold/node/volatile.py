@@ -9,7 +9,7 @@
 4. Fences and positions of a life begin at the time of day in microseconds. No machine grants or writes that often,
    so they are above those of every earlier life, as far as the clocks of the nodes agree: a late release meets no
    new holder, and a watcher that comes back is told what it missed.
-5. A node that is alone is never deposed. While its journal fails and is tried again, this machine goes on.
+5. A node that is alone is never deposed. While its journal fails and is tried again, this machine keeps serving.
 6. It follows the policy of the node beside it: begins with it, and is told of each change when that is durable.
 7. Anything but `stop` that ends it is as much a failure as one of the node beside it.
 """

@@ -66,7 +66,7 @@ class EtcdBounds(NamedTuple):
 
 
 class EtcdAnswer(NamedTuple):
-    """What a member said."""
+    """The answer of a member."""
 
     message: Message
     doubted: bool

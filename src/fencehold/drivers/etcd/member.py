@@ -74,7 +74,7 @@ Connect: TypeAlias = Callable[[str, ssl.SSLContext | None], Channel]
 
 
 class MemberStanding(IntEnum):
-    """How well a member can serve, as it said when greeted."""
+    """How well a member can serve, by its reply to a greeting."""
 
     GONE = 0
     """No connection can be made there."""
@@ -103,7 +103,7 @@ class EtcdMember:
         """By which the other members know it; 0 until it has reported it."""
         self.renewals = RenewalStream(self.leases.LeaseKeepAlive)
         self.term = 0
-        """Which of raft's terms it knew of when it said so last…"""
+        """The newest raft term it knew of at its last status…"""
         self.leads = False
         """…and whether it led in that term."""
         self.trouble = ""
@@ -158,7 +158,7 @@ class EtcdMember:
         if error.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
             self.trouble = f"{self.endpoint}: no answer"
             return MemberStanding.SILENT
-        # It answered, if only that it tells its state to administrators alone.
+        # It answered, if only that it shows its state to administrators alone.
         return MemberStanding.FOLLOWS
 
     async def close(self) -> None:

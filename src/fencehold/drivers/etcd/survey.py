@@ -83,7 +83,7 @@ async def _known(seen: dict[EtcdMember, MemberStanding], timeout_s: float) -> li
 
 
 def _not_named(known: list[Any], seen: dict[EtcdMember, MemberStanding]) -> list[str]:
-    """Where the members are that the URL does not name: each has said its number, or has another address."""
+    """Where the members are that the URL does not name: each has reported its id, or has another address."""
     ids = {member.id for member in seen if member.id}
     places = {member.endpoint for member in seen}
     found = []

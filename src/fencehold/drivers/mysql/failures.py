@@ -1,6 +1,6 @@
-"""What an error of the driver says about the world.
+"""What an error of the driver means: what has happened, and what may have.
 
-1. *The server said no* to a statement: the transaction it was part of is rolled back. Certainly nothing happened.
+1. *The server refused* a statement: the transaction it was part of is rolled back. Certainly nothing happened.
 2. *The connection is gone*, or was ended, after something was sent: it may have happened; and a server that has
    received it may do it yet.
 3. A deadlock, or a lock that was not granted in time: nothing happened, and trying again at once may help.
@@ -54,7 +54,7 @@ def refusal(error: BaseException, where: object) -> FenceholdError:
 
 
 def words_of(error: BaseException) -> str:
-    """What was said, with its number; and by the system, if it was that."""
+    """The error's text, with its number; and the system's, if it was that."""
     code = code_of(error)
     words = str(error.args[-1]) if error.args else type(error).__name__
     told = f"{words} ({code})" if code else words

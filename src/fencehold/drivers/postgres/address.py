@@ -104,7 +104,7 @@ def _params(said: ParsedUrl) -> dict[str, Any]:
 
 
 def _tls(said: ParsedUrl) -> dict[str, str]:
-    """What was said of TLS, in libpq's words."""
+    """The TLS options of the URL, in libpq's words."""
     if said.tls is None:
         return {}
     theirs = [name for name in said.others if name.startswith("ssl")]

@@ -1,6 +1,6 @@
-"""What an error of Postgres, or of its driver, says about the world.
+"""What an error of Postgres, or of its driver, means: what has happened, and what may have.
 
-1. *The server said no* to a statement: it was rolled back, whole. Certainly nothing happened.
+1. *The server refused* a statement: it was rolled back, whole. Certainly nothing happened.
 2. *The connection is gone*, or its time ran out, after something was sent: it may have happened; and a server
    that has received it, or will yet, may do it still.
 3. Nothing was sent: certainly nothing happened.
@@ -9,7 +9,7 @@
 Whether a server refused a login, or was only not reached, libpq reports only in words, which are in the server's
 language and without the code that goes with them (SQLSTATE). So:
 
-5. The words of a server that speaks English are known, and tell at once.
+5. The words of a server that speaks English are known, and decide at once.
 6. Otherwise it is asked again, on a thread: on a connection on which libpq was told to report codes, too. That is
    a call that psycopg does not wrap; it exposes the pointer for exactly that.
 7. Where that call is not found, only the words count: a refusal in another language is taken for a server that was
@@ -48,7 +48,7 @@ _REFUSED = re.compile(
     r'FATAL: +(?:role|database) ".*" does not exist'
 )
 _SAID = ":  "
-"""What the server said itself stands behind its severity, a colon and two spaces; libpq's own words have one."""
+"""The server's own text comes after its severity, a colon and two spaces; libpq's own words have one."""
 _CODE = re.compile(r":  ([0-9A-Z]{5}): ")
 _DENIED = ("28", "3D000", "42501")
 """Begin the codes of what waiting does not help against: credentials, a database that is not there, rights."""
@@ -64,7 +64,7 @@ class ReplyLost(Exception):
 
 
 class Rejected(Exception):
-    """The server said no to a statement; with its code."""
+    """The server refused a statement; with its code."""
 
     def __init__(self, sqlstate: str, message: str) -> None:
         super().__init__(message)

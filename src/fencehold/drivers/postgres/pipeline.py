@@ -59,7 +59,7 @@ class Pipeline:
         self.on_notify: Callable[[str], None] = _nothing
         """Called with what a notification carries."""
         self.on_end: Callable[[str], None] = _nothing
-        """Called once, when the line ends, with the reason."""
+        """Called once, when the pipeline ends, with the reason."""
         self.prepares = False
         """Whether what is prepared stays there."""
         self._prepared: dict[bytes, bytes] = {}
@@ -81,10 +81,10 @@ class Pipeline:
         """Send a statement; its rows are awaited.
 
         Raises:
-            Unavailable: the line has ended; certainly nothing happened.
+            Unavailable: the pipeline has ended; certainly nothing happened.
 
         The future raises:
-            Rejected: the server said no; certainly nothing happened.
+            Rejected: the server refused it; certainly nothing happened.
             OutcomeUnknown: it may have happened, and may yet.
         """
         if self.ended.is_set():

@@ -74,7 +74,7 @@ async def _told(
 
 
 def _standby(name: str, host: str, state: str | None, sync: str | None) -> PostgresServerStatus:
-    # Without the rights to know, state is not told: that it is listed says that it is connected.
+    # Without the rights to see it, state is NULL: being listed means that it is connected.
     is_up = state in (None, "streaming")
     note = "" if is_up else f"it is not up to date: {state}"
     return PostgresServerStatus(f"{name} {host}".strip(), is_up, "standby", note or (sync or ""))

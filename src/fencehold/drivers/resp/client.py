@@ -4,7 +4,7 @@
    jitter; no caller has to ask for it.
 2. A command that comes while there is no connection waits for the try that is under way, or has the next one come
    sooner. It fails with it: certainly nothing happened.
-3. What a connection is to know before its first command, such as a subscription, it is told when it is made.
+3. What a connection needs before its first command, such as a subscription, is sent when it is made.
 4. A script is known to Redis by its hash; where it is not, it is sent whole.
 """
 

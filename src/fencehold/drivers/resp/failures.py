@@ -44,7 +44,7 @@ _CODE = re.compile(rf"\b({'|'.join(_CODES)})\b")
 
 
 class Refusal(Exception):
-    """An error that Redis answered, as it said it."""
+    """An error that Redis answered, in its words."""
 
     @property
     def code(self) -> str:

@@ -84,7 +84,7 @@ def proof(root: str) -> Request:
 
 
 def meaning(where: str, error: Exception | None) -> FenceholdError:
-    """What an error of kazoo's says about the world, if it is no answer."""
+    """What an error of kazoo's means, if it is no answer."""
     if isinstance(error, NoAuthError):
         return PermissionDenied(f"{where}: ZooKeeper refused, NoAuthError: use the login the root was made with")
     if isinstance(error, DENIALS):

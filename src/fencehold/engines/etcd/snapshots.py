@@ -144,7 +144,7 @@ class SnapshotDraft:
                 del gathered[:CHUNK_BYTES]
             # The making of the snapshot shares the loop with the node's work: let that run after every step.
             await asyncio.sleep(0)
-        # The last piece may be empty: then the first one is, and there is one to tell by.
+        # The last piece may be empty: then the first one is, and there is one to check by.
         await self._add(bytes(gathered))
 
     async def publish(self, seen_revision: int) -> None:

@@ -24,7 +24,7 @@ from fencehold.types import BEGINNING, Epoch, Position
 
 
 class Recovered(NamedTuple):
-    """A directory that is whole again: what it held, and the segment to go on with, if any."""
+    """A directory that is whole again: what it held, and the segment to continue, if any."""
 
     opened: Opened
     segment: Segment | None

@@ -20,10 +20,10 @@ Entries:
    is. So it is decided by ZooKeeper, never by something read before.
 7. An epoch is known to be taken before anything is sent under it. So when the condition on it fails, a newer one
    was taken, and nothing under this one can be done any more.
-8. When an attempt had no reply and the next one fails, the entry itself tells. It is ours: the first attempt did
-   it. It is another's: ours can never be there. It is missing: then ours is certainly absent only if its epoch was
-   sealed *and* no snapshot covers its place, for it might have been there and been trimmed; otherwise the outcome
-   is unknown.
+8. When an attempt had no reply and the next one fails, the entry itself shows the outcome. It is ours: the first
+   attempt did it. It is another's: ours can never be there. It is missing: then ours is certainly absent only if
+   its epoch was sealed *and* no snapshot covers its place, for it might have been there and been trimmed;
+   otherwise the outcome is unknown.
 9. A late attempt does no harm. The position is taken by our own repetition; or the epoch was sealed; or the entry
    was trimmed, and so was the one before it, since trimming begins with the oldest and leaves the last.
 """

@@ -388,7 +388,7 @@ class Conversation:
         if self.is_ending:
             self._refuse_waiting()
 
-    # What is heard.
+    # What is received.
 
     def _on_data(self, arrived: Frame) -> None:
         size, stream = len(arrived.payload), self._stream(arrived.stream)
