@@ -61,7 +61,9 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
     if (
         state.usage is None
         and is_plain(limits, ask)
-        and len(session.held) + len(session.shares) + session.names_awaited < limits.holds_per_session_max
+        # As `Session.size`, without two calls.
+        and len(session.fresh) + len(session.settled) + len(session.shares) + session.names_awaited
+        < limits.holds_per_session_max
     ):
         # Nearly all: one name, on the usual terms, of nobody whose quotas are looked at.
         name = ask.names[0]

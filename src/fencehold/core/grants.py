@@ -1,7 +1,7 @@
 """Grants: the one place where names are granted and the fence moves on (G1)."""
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, RaiseFence
-from fencehold.core.holds import MASK
+from fencehold.core.holds import FRESH_MAX, MASK
 from fencehold.core.outcomes import Code, FenceRaised, Granted, Refused
 from fencehold.core.state import Hold, Kept, Session, State
 
@@ -46,7 +46,10 @@ def grant_plain(state: State, session: Session, ask: Acquire) -> Granted | None:
     if state.held.parts[hash(name) & MASK].setdefault(name, hold) is not hold:
         return None
     state.fence = fence
-    session.held[name] = hold
+    fresh = session.fresh
+    if len(fresh) >= FRESH_MAX:
+        session.settle()
+    fresh[name] = hold
     return Granted(session.id, ask.request, ask.names, fence, now_at, 0)
 
 

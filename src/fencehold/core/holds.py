@@ -1,14 +1,18 @@
-"""Names that are held exclusively, and by whom: a table that never stops the service in order to grow.
+"""Tables of exclusive holds by name: one of all, which never stops the service in order to grow, and each session's.
 
 A dictionary that is full is made anew, all of it at once: with half a million names that takes tens of
 milliseconds, and it happens again and again while names come and go. So this one is in parts, by the hash of the
 name, and each is made anew by itself, at its own time. At a million names that takes well under a millisecond.
 
-Each part, and each session's own table, keeps the hashes of its names beside them (`new_table`).
+A session has two tables. A new hold enters a small one, where most holds end; if that is full, all of it moves to
+the large one. So a short hold touches a few cache lines, however many names its session holds: with half a million
+holds in one table for each session, entering a name there and taking it out again was the dearest part of a command.
 
-The hash of a name differs from process to process, and with it the order of names here: who tells of several sorts
-them. Code on the path of every command looks into the part itself, `table.parts[hash(name) & MASK]`: a call would
-cost as much as the look.
+Each part, and each session's large table, keeps the hashes of its names beside them (`new_table`).
+
+The hash of a name differs from process to process, and with it the order of names here: code that lists several
+sorts them. Code on the path of every command looks into the part itself, `table.parts[hash(name) & MASK]`: a call
+would cost as much as the look.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 PARTS = 256
 MASK: Final = PARTS - 1
+FRESH_MAX: Final = 32
+"""Of each session, in its small table."""
 
 
 def new_table() -> dict[str, Hold]:

@@ -99,8 +99,7 @@ def counted(state: State, book: Rulebook) -> Usage | None:
     usage = Usage(book, None if before is None else before.exceeded)
     for session in state.sessions.values():
         usage.add_session(session.principal, 1)
-        held = (*session.held, *(name for _, name in session.shares))
-        usage.add_names(session.principal, held, 1)
+        usage.add_names(session.principal, tuple(hold.name for hold in session.all_holds()), 1)
         for waiter in session.waiters.values():
             usage.add_names(session.principal, waiter.ask.names, 1, 1)
     return usage

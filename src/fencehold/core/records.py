@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from fencehold.core.commands import AnyAcquire, Mode
 from fencehold.core.holds import new_table
@@ -204,7 +205,10 @@ class Session(Struct, gc=False):
     answered: int = 0
     """Direct answers up to this request id have arrived."""
     names_awaited: int = 0
-    held: dict[str, Hold] = field(default_factory=new_table)
+    fresh: dict[str, Hold] = {}
+    """The newest of its exclusive holds by name, at most `FRESH_MAX`. Most holds end here (see `holds`)."""
+    settled: dict[str, Hold] = {}
+    """The other exclusive holds by name."""
     shares: dict[tuple[int, str], Hold] = {}
     """Holds in a crowd, by fence and name: one session may have several on a name."""
     waiters: dict[int, Waiter] = {}
@@ -222,13 +226,28 @@ class Session(Struct, gc=False):
     token: str = ""
     """With which token of the policy it was opened, if so: it ends with that."""
 
+    def all_holds(self) -> Iterator[Hold]:
+        """All its holds, in no order that another replica would come to."""
+        return chain(self.settled.values(), self.fresh.values(), self.shares.values())
+
     def holds(self) -> list[Hold]:
-        """All it has, in the order of the fences: an order that any replica comes to."""
-        return sorted((*self.held.values(), *self.shares.values()), key=_FENCE_AND_NAME)
+        """All its holds, in the order of the fences: an order that every replica comes to."""
+        return sorted(self.all_holds(), key=_FENCE_AND_NAME)
+
+    def hold_count(self) -> int:
+        return len(self.fresh) + len(self.settled) + len(self.shares)
 
     def size(self) -> int:
-        """Names it has or waits for."""
-        return len(self.held) + len(self.shares) + self.names_awaited
+        """Names it holds or waits for."""
+        return self.hold_count() + self.names_awaited
+
+    def settle(self) -> None:
+        """Move its fresh holds to the settled ones, which makes room for newer ones."""
+        settled = self.settled = self.settled or new_table()
+        # Not `update`: it would make an empty table one without hashes, as `fresh` is.
+        for name, hold in self.fresh.items():
+            settled[name] = hold
+        self.fresh.clear()
 
 
 OwnerKey: TypeAlias = tuple[int, str]

@@ -33,7 +33,8 @@ def release(state: State, session: Session, command: Release) -> Released | Refu
         hold = part.pop(name, None)
         if hold is not None:
             if hold.fence == fence and hold.session == session.id and not (hold.until_at or hold.meta):
-                del session.held[name]
+                if session.fresh.pop(name, None) is None:
+                    del session.settled[name]
                 if state.queues:
                     hand_on(state, names)
                 return RELEASED

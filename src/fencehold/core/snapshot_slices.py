@@ -129,7 +129,7 @@ class Saving:
         holds = list(kept.values())
         session = self._sessions.get(session_id)
         if session is not None:
-            now = (*session.held.values(), *session.shares.values())
+            now = session.all_holds()
             # What was put in the place of a kept hold has its fence too, and is not what was there then.
             holds += [h for h in now if h.fence <= self._fence and not (kept and (h.fence, h.name) in kept)]
         return sorted(holds, key=_FENCE_AND_NAME)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from fencehold.core.commands import Mode
 from fencehold.core.deadlines import Deadlines
-from fencehold.core.holds import MASK, Holds
+from fencehold.core.holds import FRESH_MAX, MASK, Holds
 from fencehold.core.invariants import invariant
 from fencehold.core.limits import Limits
 from fencehold.core.outcomes import Notice, Outcome
@@ -227,7 +227,9 @@ class State:
             # One look-up both checks that nobody has the name and gives it away.
             if self.held.parts[hash(name) & MASK].setdefault(name, hold) is not hold:
                 invariant(False, "an exclusive name has one hold")
-            session.held[name] = hold
+            if len(session.fresh) >= FRESH_MAX:
+                session.settle()
+            session.fresh[name] = hold
         else:
             self._put_in_crowd(session, hold)
         if hold.until_at:
@@ -253,7 +255,8 @@ class State:
         if hold.mode is Mode.EXCLUSIVE:
             name = hold.name
             del self.held.parts[hash(name) & MASK][name]
-            del session.held[name]
+            if session.fresh.pop(name, None) is None:
+                del session.settled[name]
         else:
             self._take_out_of_crowd(session, hold)
         if hold.until_at:
@@ -283,7 +286,8 @@ class State:
         moved = replace(hold, until_at=until_at)
         # In its place: the holds of a crowd stay in the order of their fences.
         if hold.mode is Mode.EXCLUSIVE:
-            self.held[hold.name] = session.held[hold.name] = moved
+            table = session.fresh if hold.name in session.fresh else session.settled
+            self.held[hold.name] = table[hold.name] = moved
         else:
             self.crowds[hold.name].holds[hold.fence] = session.shares[hold.fence, hold.name] = moved
         if until_at:

@@ -149,7 +149,7 @@ def names_by_session(state: State, count_max: int) -> Iterator[list[str]]:
             # What it held is free, delayed or kept by now, or went to a waiter.
             continue
         awaited = (name for waiter in session.waiters.values() for name in waiter.ask.names)
-        names = [*session.held, *(name for _, name in session.shares), *awaited]
+        names = [*(hold.name for hold in session.all_holds()), *awaited]
         yield from _portions(names, count_max)
     # Last: what a session had that ended before its turn came is here, if anywhere.
     yield from _portions([*state.delays, *state.kept], count_max)

@@ -2,8 +2,10 @@
 
 import sys
 
-from fencehold.core.commands import Acquire, Entry, OpenSession, Release
-from fencehold.core.holds import PARTS
+import pytest
+
+from fencehold.core.commands import Acquire, CloseSession, Entry, Extend, OpenSession, Release
+from fencehold.core.holds import FRESH_MAX, PARTS
 from fencehold.core.machine import Machine
 
 NAMES = [f"name:{number}" for number in range(5_000)]
@@ -59,7 +61,7 @@ def test_tables_keep_the_hashes_of_names_with_them() -> None:
     machine = machine_with(NAMES)
     machine.apply(3, Entry(0, tuple(Release(1, (name,), fence) for fence, name in enumerate(NAMES, 1))))
     machine.apply(4, Entry(0, tuple(Acquire(1, (name,)) for name in NAMES)))
-    tables = [machine.state.sessions[1].held, *machine.state.held.parts]
+    tables = [machine.state.sessions[1].settled, *machine.state.held.parts]
     for table in tables:
         without = dict.fromkeys([*table])
         assert sys.getsizeof(table) / sys.getsizeof(without) > 1.2
@@ -70,4 +72,39 @@ def test_a_release_by_another_fence_changes_nothing() -> None:
     machine = machine_with(NAMES[:3])
     before = dict(machine.state.held)
     machine.apply(3, Entry(0, (Release(1, ("name:1",), 1), Release(1, ("name:1",), 99))))
-    assert dict(machine.state.held) == before == machine.state.sessions[1].held
+    assert dict(machine.state.held) == before == machine.state.sessions[1].fresh
+
+
+def test_a_session_has_each_hold_in_one_of_two_tables_and_the_small_one_stays_small() -> None:
+    """The newest holds are in the small one, at every size; together they are all that the session holds."""
+    machine = machine_with([])
+    session = machine.state.sessions[1]
+    for position, name in enumerate(NAMES[: 3 * FRESH_MAX], 3):
+        machine.apply(position, Entry(0, (Acquire(1, (name,)),)))
+        assert name in session.fresh
+        assert len(session.fresh) <= FRESH_MAX
+        assert not session.fresh.keys() & session.settled.keys()
+        assert {**session.fresh, **session.settled} == dict(machine.state.held)
+
+
+@pytest.mark.parametrize("how", ["plain", "several", "extended"])
+def test_a_hold_ends_in_whichever_table_it_is(how: str) -> None:
+    """Released, extended or counted, old and new holds are alike."""
+    machine = machine_with([])
+    for position, name in enumerate(NAMES[: 2 * FRESH_MAX], 3):
+        machine.apply(position, Entry(0, (Acquire(1, (name,)),)))
+    session = machine.state.sessions[1]
+    old, new = next(iter(session.settled)), next(iter(session.fresh))
+    fences = {name: machine.state.held[name].fence for name in (old, new)}
+    if how == "extended":
+        extended = tuple(Extend(1, (name,), fence, ttl_ms=5_000) for name, fence in fences.items())
+        machine.apply(machine.position + 1, Entry(0, extended))
+        assert session.settled[old].until_at == session.fresh[new].until_at == 5_000
+        assert machine.state.held[old] is session.settled[old]
+    more = ("free",) if how == "several" else ()
+    releases = tuple(Release(1, (name, *more), fence) for name, fence in fences.items())
+    machine.apply(machine.position + 1, Entry(0, releases))
+    assert not {old, new} & {*session.fresh, *session.settled, *machine.state.held}
+    assert session.size() == session.hold_count() == 2 * FRESH_MAX - 2
+    machine.apply(machine.position + 1, Entry(0, (CloseSession(1),)))
+    assert not machine.state.held

@@ -264,7 +264,7 @@ def _session(state: State, version: int, session: Session, connected: bool) -> E
         connected,
         state.now_at - session.opened_at,
         state.sessions_until[session.id] - state.now_at,
-        len(session.held) + len(session.shares),
+        session.hold_count(),
         len(session.waiters),
         bulk(session.meta),
         bulk(session.principal),
