@@ -1,15 +1,16 @@
 """The dashboard: what it shows how soon with many names, and what those who look on cost those who lock.
 
 1. 100,000 names are held, and 500 events happen a second, by 250 acquires and releases. The same load runs without
-   the dashboard and beside a real browser that shows the list of names, from opening it on.
+   the dashboard; beside a process that only burns where the listener and the browser would run; and beside a real
+   browser that shows the list of names, from opening it on.
 2. The load at the door, `redis-benchmark` with 64 connections, alone and beside ten dashboards: streams as ten
    browsers open them, which is all that a server sees of a browser.
 3. Of 500,000 names one searches: each search is another, so that nothing is remembered.
 
-Those who look on have machines of their own, and so may a listener. What is asked is what the leader pays: it runs
-on a processor of its own, and the listener and the browser on another, where the load goes first: by a priority
-that lets nobody wait for them (`SCHED_IDLE`), as a mere niceness does for milliseconds. The browser's files are in
-memory.
+Browsers run on machines of their own, and so may a listener. The question is what the leader pays: it has a
+processor of its own. The load has the other one, with the listener and the browser behind it at a priority
+(`SCHED_IDLE`) that yields at once; a mere niceness would not for milliseconds. The burner tells what it costs the
+load that its processor is never idle, which is not the dashboard's doing. The browser's files are in memory.
 """
 
 import asyncio
@@ -41,8 +42,10 @@ DASHBOARDS = 10
 _PER_SESSION = 5_000
 _DAY_MS = 86_400_000
 _PROBES = 5
-_OURS, _THEIRS = ("taskset", "-c", "0"), ("taskset", "-c", "1", "chrt", "--idle", "0")
-"""The processors of who leads and of those who look on; these never have it before anybody else."""
+_LEADER, _LOAD = ("taskset", "-c", "0"), ("taskset", "-c", "1")
+"""Their processors."""
+_BEHIND = (*_LOAD, "chrt", "--idle", "0")
+"""The listener and the browser: on the load's processor, whenever it leaves it."""
 _IN_MEMORY = Path("/dev/shm")
 _PATIENCE_S = 120.0
 _ACQUIRE = ["LOCK.ACQUIRE", "n:__rand_int__", "WAIT", "0"]
@@ -57,7 +60,7 @@ class Apart(Fencehold):
     """A server on its own processor."""
 
     def command(self) -> list[str]:
-        return [*_OURS, *super().command()]
+        return [*_LEADER, *super().command()]
 
 
 class HeldNames(Fixture):
@@ -129,7 +132,7 @@ async def listener(server: Server) -> AsyncIterator[str]:
     url = f"fencehold://127.0.0.1:{server.port}"
     words = [sys.executable, "-m", "fencehold.cli", "listener", "http", "--url", url, "--port", str(port)]
     process = await asyncio.create_subprocess_exec(
-        *leash(None), *_THEIRS, *words, stderr=asyncio.subprocess.DEVNULL
+        *leash(None), *_BEHIND, *words, stderr=asyncio.subprocess.DEVNULL
     )
     base = f"http://127.0.0.1:{port}/dashboard/"
     try:
@@ -157,26 +160,42 @@ async def loaded(base: str) -> float:
 class Without(Contestant):
     """The steady load, alone."""
 
-    def __init__(self, server: Server, seconds: float) -> None:
-        super().__init__("without the dashboard")
+    def __init__(self, name: str, server: Server, seconds: float) -> None:
+        super().__init__(name)
         self._server, self._seconds = server, seconds
 
     async def round(self) -> Figures:
+        return await self._load()
+
+    async def _load(self) -> dict[str, float]:
         said = {"port": self._server.port, "seconds": self._seconds, "per_s": PAIRS_PER_S}
-        return await isolated.call(steady, said)
+        return await isolated.call(steady, said, _LOAD)
 
 
-class Beside(Contestant):
+class BesideBurner(Without):
+    """The same beside a process that uses what the load leaves of its processor, and nothing else."""
+
+    async def round(self) -> Figures:
+        burner = await asyncio.create_subprocess_exec(
+            *leash(None), *_BEHIND, sys.executable, "-c", "while True: pass"
+        )
+        try:
+            return await self._load()
+        finally:
+            burner.kill()
+            await burner.wait()
+
+
+class Beside(Without):
     """The same beside a browser, from the moment in which it is opened; and what is seen in it."""
 
-    def __init__(self, server: Server, seconds: float) -> None:
-        super().__init__("beside the dashboard")
-        self._server, self._seconds = server, seconds
+    def __init__(self, name: str, server: Server, seconds: float) -> None:
+        super().__init__(name, server, seconds)
         self._chromium = Path()
 
     def setup(self) -> None:
         self._chromium = folders.new_folder() / "chromium"
-        self._chromium.write_text(f'#!/bin/sh\nexec {" ".join(_THEIRS)} {shutil.which("chromium")} "$@"\n')
+        self._chromium.write_text(f'#!/bin/sh\nexec {" ".join(_BEHIND)} {shutil.which("chromium")} "$@"\n')
         self._chromium.chmod(0o755)
 
     def teardown(self) -> None:
@@ -184,13 +203,12 @@ class Beside(Contestant):
             folders.remove(self._chromium.parent)
 
     async def round(self) -> Figures:
-        said = {"port": self._server.port, "seconds": self._seconds, "per_s": PAIRS_PER_S}
         async with listener(self._server) as base, self._playwright() as playwright:
             browser = await playwright.chromium.launch(executable_path=self._chromium, args=["--no-sandbox"])
             context = await browser.new_context(viewport={"width": 1360, "height": 860})
             await context.add_init_script(_OBSERVE)
             page = await context.new_page()
-            load = asyncio.create_task(isolated.call(steady, said))
+            load = asyncio.create_task(self._load())
             figures = await self._seen(page, base)
             figures |= await load
             long_task_ms = await page.evaluate("Math.max(0, ...longTasks)")
@@ -316,12 +334,14 @@ def build(quick: bool) -> Contest:
     """The contest."""
     server, crowded, busy = Apart(), Apart("a crowded server", memory=True), Apart("a busy server")
     seconds, requests = (15.0, 120_000) if quick else (15.0, 200_000)
-    without, beside = Without(server, seconds), Beside(server, seconds)
+    without = Without("without the dashboard", server, seconds)
+    burner = BesideBurner("beside a burner", server, seconds)
+    beside = Beside("beside the dashboard", server, seconds)
     alone = Throughput("throughput alone", busy, 0, requests)
     ten = Throughput("throughput beside ten dashboards", busy, DASHBOARDS, requests)
     search = Search(crowded, 30)
     return Contest(
-        contestants=[without, beside, alone, ten, search],
+        contestants=[without, burner, beside, alone, ten, search],
         rounds=2 if quick else 5,
         warmups=0,
         fixtures=[server, HeldNames(server, HELD), crowded, HeldNames(crowded, MANY), busy],

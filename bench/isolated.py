@@ -10,7 +10,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,19 @@ class RoundFailed(Exception):
     """The process ended without figures; the message ends with what it wrote to standard error."""
 
 
-async def call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, float]:
+async def call(
+    function: Callable[..., Any], arguments: Mapping[str, Any], under: Sequence[str] = ()
+) -> dict[str, float]:
     """Call a module's function in a fresh process, and return its figures. Cancelled, it ends the process.
+
+    `under` is a command that runs it, such as `taskset -c 1`.
 
     Raises:
         ValueError: another process could not import the function.
         RoundFailed: it raised, or its process died.
     """
     process = await asyncio.create_subprocess_exec(
+        *under,
         sys.executable,
         "-m",
         "bench.isolated",

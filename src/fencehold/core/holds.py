@@ -1,4 +1,4 @@
-"""Tables of exclusive holds by name: one of all, which never stops the service in order to grow, and each session's.
+"""Tables of exclusive holds by name: one of all, which grows without stopping the service, and each session's.
 
 A dictionary that is full is made anew, all of it at once: with half a million names that takes tens of
 milliseconds, and it happens again and again while names come and go. So this one is in parts, by the hash of the
