@@ -1,7 +1,7 @@
 """Which build runs: Python as it is read, or with its hot modules compiled (docs/how-to/compiled-build.md).
 
 A compiled wheel has every module as source, too. With `FENCEHOLD_PURE=1` only the source is imported: to compare,
-to debug, or to go on should a compiled module be at fault.
+to debug, or to keep working if a compiled module is faulty.
 """
 
 import sys
@@ -18,7 +18,7 @@ _COMPILED = (".so", ".pyd")
 
 
 class SourceFinder:
-    """Finds the modules of this package as source, before anybody finds them compiled."""
+    """Finds the modules of this package as source, before any other finder finds them compiled."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:

@@ -153,10 +153,10 @@ class OutcomeUnknown(FenceholdError):
 
 
 class LeaseLapsed(OutcomeUnknown):
-    """A node slept, or its journal was slow, for longer than another cell had confirmed its homes: it says
-    nothing.
+    """A node slept, or its journal was slow, for longer than another cell had confirmed its homes: it does not
+    answer.
 
-    Clients never get it: their connections end, and they ask again.
+    Clients never get it: their connections end, and they retry.
     """
 
 

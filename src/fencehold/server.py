@@ -58,30 +58,30 @@ class Config(NamedTuple):
     """Where its journal is instead, as a URL: `etcd://…`, `zookeeper://…`, `postgresql://…`. Several nodes may
     share such a journal: one leads, the others stand by."""
     node: str = ""
-    """What it is called among them; by default after its host and port."""
+    """Its name among them; by default its host and port."""
     advertise: str = ""
     """Where clients and the other nodes reach it; by default where it listens."""
     shards: int = 1
-    """Over how many machines, each with a journal of its own, the names are spread. It cannot change later."""
+    """Over how many state machines, each with its own journal, the names are spread. It cannot change later."""
     spans: str = "none"
     """What the members of its engine are spread over, `none`, `zone` or `region`: for one of several cells."""
     host: str = "127.0.0.1"
     port: int = PORT
     insecure: bool = False
-    """Listen on an address other machines can reach, encrypted or not, and ask nobody who they are."""
+    """Listen on an address other machines can reach, encrypted or not, without authenticating clients."""
     tls: ServerTls | None = None
     """What the listener is secured with; other nodes are reached the same way."""
     tokens: Path | None = None
     """A file with the tokens of services, hashed."""
     auth: bool | None = None
-    """Whether everybody has to say who they are; None: where other machines can connect, and where certificates of
-    clients are required."""
+    """Whether clients must authenticate; None: where other machines can connect, and where client certificates are
+    required."""
     limits: Limits = Limits()
     leader: LeaderBounds = LeaderBounds()
     patience: Patience = Patience()
     door: DoorBounds = DoorBounds()
     audit_log: Path | None = None
-    """The directory of an audit log; None: nothing is written down."""
+    """The directory of an audit log; None: no audit log."""
     audit: AuditBounds = AuditBounds()
     observing: Observing | None = None
     """What a process beside it counts and remembers; None: there is none."""
@@ -177,7 +177,7 @@ class Server:
                 self._observe(shard, host.node)
                 self._observe(shard, host.volatile.node)
             if self.is_clustered:
-                # First, for the others are told the port; until it knows who leads, it refuses.
+                # First, as the other nodes must know the port; until it knows the leader, it refuses requests.
                 await self._listen()
                 for shard, host in enumerate(self.hosts):
                     link = LeaderLink(self._member(), self._peer_tls(), shard if self.shards else None)
@@ -203,7 +203,7 @@ class Server:
         self.door.audit_with(self.audit)
 
     def _observe(self, shard: int, node: Node) -> None:
-        """Have what a machine does written down and observed, from its first entry on."""
+        """Have what a machine does audited and observed, from its first entry on."""
         if self.audit is not None:
             label = f"{node.tier.name} shard {shard}" if shard else node.tier.name
             node.replica.on_entry = partial(self.audit.on_entry, label)
@@ -228,7 +228,7 @@ class Server:
             await host.node.settled()
 
     async def _run_all(self) -> None:
-        """Run the nodes and the volatile machines; none goes on without the others."""
+        """Run the nodes and the volatile machines; when one ends, all are stopped."""
         tasks = self._run_host(self.hosts[0])
         beside = [asyncio.create_task(self.keeper.run(), name="fencehold cells")]
         tasks += beside
@@ -290,7 +290,7 @@ class Server:
             await asyncio.shield(self._running)
 
     async def stop(self) -> None:
-        """Answer what was asked, disconnect, close the journal."""
+        """Answer pending requests, disconnect, close the journal."""
         self.door.drain()
         self._stop_hosts()
         if self._running is not None:

@@ -1,7 +1,7 @@
-"""The carrier: what carries the verbs of a client to whatever grants locks, a service or a backend used directly.
+"""The carrier: takes a client's requests to what grants locks, the service or a backend used directly.
 
 1. A grant that was made by a carrier is released and extended through the same one.
-2. Whatever ends the waiting for an acquire, nothing stays behind of it.
+2. However the wait for an acquire ends, nothing of it stays behind.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from fencehold.locks.views import EXPLAIN_LIMIT, Explanation
 
 
 class Answer(NamedTuple):
-    """What is known at once of an acquire."""
+    """The immediate result of an acquire."""
 
     grant: Grant | None
     is_known: bool
-    """Without a grant: whether the name is certainly another's now; else it is for the loop to find out."""
+    """Without a grant: whether another certainly holds the name now; if not, the loop has to find out."""
 
 
 class AtOnce(Protocol):
-    """A way for a thread to ask by itself, where handing over to the loop would take longer than the answer."""
+    """For threads to send requests themselves, where handing over to the loop would take longer than the reply."""
 
     def acquire(self, terms: Terms, who: Who) -> Answer:
-        """Try to have names, without waiting for them."""
+        """Try to acquire names, without waiting for them."""
 
     def release(self, grant: Grant) -> bool:
         """Release a grant; False if that has to be done on the loop.
@@ -40,7 +40,7 @@ class AtOnce(Protocol):
         """
 
     def release_unclaimed(self, grant: Grant) -> None:
-        """Have a grant released that nobody has: its caller was interrupted. It does not wait."""
+        """Have a grant released that no caller received: the caller was interrupted. Does not wait."""
 
 
 class Carrier(Protocol):
@@ -60,7 +60,7 @@ class Carrier(Protocol):
 
     @property
     def at_once(self) -> AtOnce | None:
-        """For threads; None where the loop has to be asked."""
+        """For threads; None where requests must go through the loop."""
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         """Acquire for a task or thread, or for an owner made `anew`; None if it was not acquired in time."""
@@ -78,28 +78,28 @@ class Carrier(Protocol):
         """Take a name from those who hold it up to a fence, if one is given."""
 
     def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
-        """Something whenever a name may have changed hands; ends when the client is closed."""
+        """Yields whenever a name may have changed hands; ends when the client is closed."""
 
     async def ready(self) -> None:
         """Wait until it can be used."""
 
     async def close(self) -> None:
-        """Give everything back and disconnect."""
+        """Release everything and disconnect."""
 
 
 def check_loop(loop: asyncio.AbstractEventLoop, unusable: str = "") -> None:
-    """Refuse what is asked on another event loop than a client lives on.
+    """Raise unless this runs on the event loop that a client belongs to.
 
     Args:
-        unusable: why the client cannot be used at all, which is said first.
+        unusable: why the client cannot be used at all; reported first.
     """
     if asyncio.get_running_loop() is not loop:
         raise UsageError(unusable or "this client belongs to another event loop: connect inside the running one")
 
 
 def current_task() -> "asyncio.Task[Any]":
-    """The task that asks."""
+    """The calling task."""
     task = asyncio.current_task()
     if task is None:
-        raise UsageError("this is called inside a task")
+        raise UsageError("this must be called inside a task")
     return task

@@ -1,7 +1,7 @@
-"""The client's clock: seconds, monotonic, and going on while the machine sleeps.
+"""The client's clock: monotonic seconds, which also pass while the machine sleeps.
 
-A laptop that wakes up must find its holds lost: the server's time went on. Linux says so by CLOCK_BOOTTIME; where
-that is missing, the monotonic clock has to do.
+A laptop that wakes up must find its holds lost: the server's time has passed. On Linux, CLOCK_BOOTTIME does this;
+where it is missing, the monotonic clock has to do.
 """
 
 import time
@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], float]
-"""Something that tells seconds since some fixed instant, and never goes back."""
+"""Returns seconds since some fixed instant, and never goes back."""
 
 _read: Clock = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic

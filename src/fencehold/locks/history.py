@@ -12,7 +12,7 @@ LIMIT_MAX = 1_000
 
 
 class PastHold(NamedTuple):
-    """A hold, which may last still. What is not known, or does not apply, is None."""
+    """A hold, perhaps a current one. What is not known, or does not apply, is None."""
 
     fence: int
     mode: str | None
@@ -27,9 +27,9 @@ class PastHold(NamedTuple):
     until: datetime | None
     held_ms: int | None
     waited_ms: int | None
-    """How long it had been waited for."""
+    """How long its holder had waited for it."""
     ended: str | None
-    """`released`, `expired`, `broken`, `revoked`; `unknown`: while nobody recorded it; None: it lasts."""
+    """`released`, `expired`, `broken`, `revoked`; `unknown`: its end was not recorded; None: current."""
     by: str | None
     """Who force-released it."""
     shard: int
@@ -38,7 +38,7 @@ class PastHold(NamedTuple):
 
 
 class PastWait(NamedTuple):
-    """A wait, which may last still."""
+    """A wait, perhaps a current one."""
 
     session: int
     client: str | None
@@ -48,13 +48,13 @@ class PastWait(NamedTuple):
     until: datetime | None
     waited_ms: int | None
     ended: str | None
-    """`acquired`, `timed_out`, `cancelled`, `denied`, `turned_away`, `deadlock`, `unknown`; None: it waits."""
+    """`acquired`, `timed_out`, `cancelled`, `denied`, `turned_away`, `deadlock`, `unknown`; None: current."""
     host: str | None = None
     pid: int | None = None
 
 
 class Remark(NamedTuple):
-    """Something that deserves a look."""
+    """Something worth looking into."""
 
     kind: str
     """`overlap`, `late_release`, `break` or `gap`."""
@@ -70,7 +70,7 @@ class History(NamedTuple):
     waits: tuple[PastWait, ...]
     remarks: tuple[Remark, ...]
     known_since: datetime | None
-    """What was before this is not known."""
+    """Nothing is known from before this."""
 
 
 When = datetime | timedelta | float | str

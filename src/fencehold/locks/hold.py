@@ -1,11 +1,11 @@
-"""Claims and holds, awaited or not: what each tells of itself, and which the code that runs now runs under.
+"""Claims and holds of both clients: what each shows of itself, and under which one the running code runs.
 
 A claim has names; a hold has a fence, too. Where a fence is needed, a claim will not do. Of the current hold:
 
 1. It is set where a body begins, by `with`, `async with` or `once`, and never by `acquire`, which has no body.
 2. It follows the context, as context variables do: tasks and `to_thread` calls begun in a body are inside it.
-3. A body that is over is nobody's, also for those who were begun in it, or who left another body before it.
-4. A body under a claim hides no hold around it: what is asked for here is a fence.
+3. A body that is over is never current: not in tasks begun in it, nor where bodies are left out of order.
+4. A body under a claim hides no hold around it: what callers look for here is a fence.
 """
 
 import warnings
@@ -42,7 +42,7 @@ class Claiming:
 
     @property
     def is_protected(self) -> bool:
-        """Whether a lock is behind it. Not, where a client may go on without one when there is nobody to ask."""
+        """Whether a lock is behind it. False if the client went on without one, as its backend was unavailable."""
         return self._grant.is_protected
 
     def safe_for(self) -> float:
@@ -53,7 +53,7 @@ class Claiming:
         """Raise if the hold cannot be trusted any more. Call it before each step that must not be done twice.
 
         Raises:
-            HoldLost: stop; someone else may have the names.
+            HoldLost: stop; another owner may have the names.
             NotOwner: it was released.
         """
         if self._grant.safe_for(self._clock()) <= 0:
@@ -71,7 +71,7 @@ class Claiming:
         return shown if self.is_protected else f"{shown} unprotected"
 
     def __del__(self) -> None:
-        # Not released here: those who lost track of it may still be working under it.
+        # Not released here: code that lost track of it may still be working under it.
         # An interrupt may have come before it had one.
         grant = getattr(self, "_grant", None)
         if grant is not None and not grant.ending and grant.is_protected:
@@ -106,7 +106,7 @@ Held = TypeVar("Held", bound=Claiming)
 
 
 class Body(Generic[Held]):
-    """One body, of those that are inside one another."""
+    """One of several nested bodies."""
 
     __slots__ = ("hold", "is_over", "outer")
 
@@ -125,7 +125,7 @@ class Body(Generic[Held]):
     def leave(self) -> None:
         """It is over, or never began."""
         self.is_over = True
-        # Another, if bodies are not left in order, or not by the one that entered: who looks finds this one over.
+        # Another, if bodies are left out of order or by another task: `_around` skips this one, as it is over.
         if _innermost.get() is self:
             _innermost.set(self.outer)
 

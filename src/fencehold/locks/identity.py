@@ -1,8 +1,8 @@
-"""Who asks: what a client says of itself, and the tasks and threads inside it.
+"""Identity: what a client says of itself, and the tasks and threads inside it that make requests.
 
 A task is known by itself. A thread is known by a `ThreadIdentity`, which it has for as long as it lives and which
-no other thread ever gets: its number (`threading.get_ident()`) is given again as soon as it has ended, and so is
-the `Thread` object of one that Python did not start.
+no other thread ever gets: its number (`threading.get_ident()`) is reused as soon as it has ended, and so is the
+`Thread` object of one that Python did not start.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ OWNER_BYTES_MAX = 128
 
 
 def session_meta(name: str, meta: Mapping[str, object] | None, version: str, client: str = "") -> str:
-    """What those who ask who holds a name are told of this process.
+    """What `explain` shows of this process.
 
-    `client`: which client a session is of. By that, an owner in one shard is known to be the same in another.
+    `client`: which client a session belongs to. By that, an owner in one shard is known to be the same in another.
     """
     known: dict[str, object] = {
         "client": name,
@@ -51,7 +51,7 @@ class ThreadIdentity:
 
 
 class _Here(threading.local):
-    """What each thread has of its own; gone with it."""
+    """Per-thread state; ends with the thread."""
 
     def __init__(self) -> None:
         self.identity = ThreadIdentity(threading.current_thread().name)
@@ -61,21 +61,21 @@ _here = _Here()
 
 
 def this_thread() -> ThreadIdentity:
-    """The thread that asks."""
+    """The calling thread."""
     return _here.identity
 
 
 Who: TypeAlias = "asyncio.Task[Any] | ThreadIdentity"
-"""Who inside a client asks."""
+"""The task or thread inside a client that makes a request."""
 
 
 def name_of(who: Who) -> str:
-    """What a task or thread is called."""
+    """The name of a task or thread."""
     return who.name if isinstance(who, ThreadIdentity) else who.get_name()
 
 
 class Owners:
-    """One owner for each task or thread, for as long as it lives: two of the same name are strangers, too."""
+    """One owner for each task or thread, for as long as it lives: two with the same name are different owners."""
 
     __slots__ = ("_known", "_numbers")
 
@@ -84,18 +84,18 @@ class Owners:
         self._numbers = count(1)
 
     def of(self, who: Who) -> bytes:
-        """The option of an acquire that says who asks."""
+        """The option of an acquire that names the owner."""
         owner = self._known.get(who)
         if owner is None:
             owner = self._known[who] = self.anew(who)
         return owner
 
     def anew(self, who: Who) -> bytes:
-        """An owner by the name of a task or thread, but a stranger to it: for what outlives its interest."""
+        """A separate owner with the name of a task or thread: for requests that outlive its interest in them."""
         return encode(f"#{next(self._numbers)}", name_of(who))
 
 
 def encode(number: str, name: str) -> bytes:
-    """The option as it travels; a long name is cut, never the number that makes it unique."""
+    """The option as it is sent; a long name is cut, never the number that makes it unique."""
     text = name.encode("utf-8", "replace")[: OWNER_BYTES_MAX - len(number)].decode("utf-8", "ignore")
     return b"$5\r\nOWNER\r\n" + bulk((text + number).encode())

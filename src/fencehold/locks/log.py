@@ -1,11 +1,11 @@
-"""The log: what the SDK tells by the logger `fencehold` and its children.
+"""The log: what the client library writes to the logger `fencehold` and its children.
 
-1. Shells tell, never the sans-I/O modules: those return what happened, and know no logger.
+1. Shells log, never the sans-I/O modules: those return what happened, and know no logger.
 2. Nothing is written unless the application configures logging.
-3. Every kind has a bound for the whole process: after so many records in a minute, one says that more are left
-   out, and the next minute's first says how many. A connection that flaps, or a thousand holds that are lost at
-   once, fill no disk.
-4. No secret is told: nodes by host and port, holders as `explain` shows them.
+3. Every kind has a rate limit for the whole process: after so many records in a minute, one says that more are
+   left out, and the next minute's first says how many. A connection that flaps, or a thousand holds lost at once,
+   fill no disk.
+4. No secret is logged: nodes by host and port, holders as `explain` shows them.
 """
 
 import logging
@@ -26,7 +26,7 @@ logging.getLogger("fencehold").addHandler(logging.NullHandler())
 
 
 class Teller:
-    """Tells of one kind of event."""
+    """Logs one kind of event, rate limited."""
 
     def __init__(self, name: str, *, per_minute: int = PER_MINUTE, clock: Clock = clock) -> None:
         self._logger = logging.getLogger(name)
@@ -36,11 +36,11 @@ class Teller:
         self._told = self._left_out = 0
 
     def tell(self, level: int, message: str, *args: object, facts: dict[str, Any] | None = None) -> None:
-        """Write a record, unless there were too many of late.
+        """Write a record, unless there were too many in the last minute.
 
-        `facts` go with it as `record.facts`, for a log that is made of fields.
+        `facts` go with it as `record.facts`, for structured logs.
         """
-        # Without a lock, which a fork could leave shut for ever: two threads at once may tell one more or fewer.
+        # Without a lock, which a fork could leave locked for ever: two threads at once may log one more or fewer.
         if not self._logger.isEnabledFor(level):
             return
         now = self._clock()
@@ -63,12 +63,12 @@ class Teller:
             self._logger.log(level, "more messages of this kind are left out for %.0f s", left_s)
 
     def would_tell(self, level: int) -> bool:
-        """Whether a record would be written now: what only it needs is not found out otherwise."""
+        """Whether a record would be written now; if not, what only the record needs is not looked up."""
         is_new = self._clock() - self._began_at >= _WINDOW_S
         return self._logger.isEnabledFor(level) and (is_new or self._told <= self._per_minute)
 
     def reset(self) -> None:
-        """Forget what was told. For tests."""
+        """Forget what was logged. For tests."""
         self._began_at, self._told, self._left_out = -inf, 0, 0
 
 
@@ -82,26 +82,26 @@ TELLERS = (HOLDS, CONNECTIONS, WAITS, BREAKERS, ELECTIONS, OVERLOADS)
 
 
 def hold_lost(grant: Grant) -> None:
-    """What protects state is lost."""
+    """A hold, which protects state, is lost."""
     _count(grant)
     HOLDS.tell(_level(grant, logging.ERROR), "%s", grant.why())
 
 
 def claim_lost(grant: Grant) -> None:
-    """What avoids doing work twice is lost."""
+    """A claim, which avoids doing work twice, is lost."""
     _count(grant)
     HOLDS.tell(_level(grant, logging.WARNING), "%s", grant.why())
 
 
 def campaign_failed(name: str, error: Exception) -> None:
-    """A candidate who campaigns again and again could not, this time."""
+    """One campaign failed; the candidate retries."""
     ELECTIONS.tell(logging.WARNING, "the campaign for %r failed, and is tried again: %s", name, error)
 
 
 def overloaded(busy: Overloaded, patience_s: float) -> None:
-    """The service has no time for something now, which is asked again for so long."""
+    """The service is overloaded; the request is retried for this long."""
     if patience_s <= 0:
-        # The caller is told by an error.
+        # The caller gets the error.
         return
     lasting = f" for {shown(round(patience_s, 1))}" if patience_s < inf else ""
     OVERLOADS.tell(logging.WARNING, "%s; trying again%s", busy, lasting)
@@ -113,5 +113,5 @@ def _count(grant: Grant) -> None:
 
 
 def _level(grant: Grant, level: int) -> int:
-    # Who closes a client knows that what it holds is over.
+    # The application closed the client, and expects that its holds end.
     return logging.INFO if grant.ending == CLOSED else level

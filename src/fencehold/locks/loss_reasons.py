@@ -1,6 +1,6 @@
-"""Why a hold is lost: a sentence for people, which knows the one of a few words that programs decide by.
+"""Why a hold is lost: a sentence for people, with a `LossKind` for programs to decide by.
 
-A program never reads the sentence: it names locks and people, who may be called anything.
+A program never parses the sentence: it contains names of locks and clients, which may be anything.
 """
 
 from enum import StrEnum
@@ -21,7 +21,7 @@ class LossKind(StrEnum):
     CLOSED = "closed"
     """Its own client was closed."""
     OTHER = "other"
-    """It was gone, and nobody can say why."""
+    """It was gone, for an unknown reason."""
 
 
 class LossReason(str):
@@ -41,9 +41,9 @@ TTL_OVER = LossReason("its ttl ran out", LossKind.EXPIRED)
 UNANSWERED = LossReason("no keep-alive was answered in time", LossKind.UNANSWERED)
 UNRENEWED = LossReason("no renewal was answered in time", LossKind.UNANSWERED)
 GONE = LossReason("it had expired, or was force-released", LossKind.EXPIRED)
-"""Of a lease that a store does not have any more: mostly it came too late."""
+"""Of a lease that a store no longer has: mostly the renewal came too late."""
 
 
 def loss_kind(reason: str) -> LossKind:
-    """What a sentence says, in one word."""
+    """The kind of a sentence."""
     return reason.kind if isinstance(reason, LossReason) else LossKind.OTHER

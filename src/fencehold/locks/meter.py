@@ -1,7 +1,7 @@
-"""The meter: what is told of acquires, holds and losses to those who count them, if anybody does.
+"""The meter: where acquires, holds and losses are reported for metrics, if an application wants them.
 
 There is at most one in a process, and none unless an application asks for it (`fencehold.observe.client_metrics`):
-without it, each place that would tell looks at one name.
+without it, each place that would report checks one variable.
 """
 
 from typing import Protocol
@@ -14,7 +14,7 @@ class Meter(Protocol):
     """Counts. It is called on the path of every acquire, by any thread, and must neither wait nor raise."""
 
     def now(self) -> float:
-        """Seconds, to be measured by."""
+        """The clock that durations are measured by, in seconds."""
 
     def on_answered(self, terms: Terms, grant: Grant | None, began_at: float) -> None:
         """An acquire was granted, or not in time."""
@@ -33,10 +33,10 @@ class Meter(Protocol):
 
 
 meter: Meter | None = None
-"""Looked up each time: it may be set when clients are there already."""
+"""Looked up each time: it may be set after clients were made."""
 
 
 def set_meter(new: Meter | None) -> None:
-    """Have everything told to this one from here on; None: to nobody."""
+    """Report everything to this one from now on; None: report nothing."""
     global meter  # noqa: PLW0603 - one for the whole process, like the log
     meter = new

@@ -1,9 +1,9 @@
-"""Places in one text: up to where somebody was told what happened, in each shard.
+"""Places in one text: up to where a watcher has received the events of each shard.
 
-Shards have positions of their own, and no order between them: who goes on later has to say a place for each.
+Shards have positions of their own, and no order between them: a watcher that resumes has to give a place for each.
 These are written in the order of the shards, with commas between them: `17-0,9-2,,40`. Each is written as that of
 a service with one shard: `position-index` is after that event, a position alone is after all of it. An empty one
-is of a shard of which nothing is known: there it begins from now on.
+is of a shard of which nothing is known: there, it resumes from now on.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from fencehold.locks.views import WHOLE
 
 Place = tuple[int, int]
 Places = Mapping[int, Place]
-"""By shard; one that is missing begins from now on."""
+"""By shard; in one that is missing, it resumes from now on."""
 
 _DIGITS_MAX = 20
 

@@ -1,4 +1,4 @@
-"""Terms: what an acquire asks for, checked and encoded once, so that asking again costs little."""
+"""Terms: what an acquire asks for, checked and encoded once, so that the next acquire costs little."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
 
 Meta: TypeAlias = str | Mapping[str, object] | None
-"""What is shown to those who ask who holds a name: text, or what JSON can say."""
+"""What `explain` shows with a hold: text, or a mapping, sent as JSON."""
 Forever: TypeAlias = Literal[-1] | None
 """A time to wait that has no limit."""
 
@@ -38,7 +38,7 @@ class Terms:
     ) -> None:
         self.names = names
         self.spans = across_shards
-        """Whether the names may be of several shards, and so be taken in several steps."""
+        """Whether the names may be of several shards, and so be acquired in several steps."""
         self.label = ", ".join(map(repr, names))
         self.names_encoded = b"".join([bulk(name.encode()) for name in names])
         self.timeout = wait_of(timeout)
@@ -73,22 +73,22 @@ class Terms:
 
     @property
     def shared(self) -> bool:
-        """Whether it is held together with others who share it."""
+        """Whether it is held together with other shared holders."""
         return self._options[1] == "S"
 
     @property
     def limit(self) -> int:
-        """How many may have it at once; 0 if it is no semaphore."""
+        """How many may hold it at once; 0 if it is no semaphore."""
         return self._options[2]
 
     @property
     def meta(self) -> str:
-        """What is shown to those who ask who holds it."""
+        """What `explain` shows with the hold."""
         return self._options[4]
 
     @property
     def at_least(self) -> float:
-        """Seconds from the grant for which nobody else may have the names, however the hold ends; 0 for none."""
+        """Seconds from the grant for which no other owner gets the names, however the hold ends; 0 for none."""
         return self._options[5] / 1000
 
     def waiting(self, timeout: Duration | None) -> "Terms":
@@ -119,7 +119,7 @@ class Terms:
 
 
 def admit(terms: Terms, given: Guarantees) -> None:
-    """Raise `Unsupported` for terms that a source cannot give."""
+    """Raise `Unsupported` for terms that a backend cannot give."""
     lacks = []
     if len(terms.names) > 1 and not given.multi:
         lacks.append("several names in one step")
@@ -153,14 +153,14 @@ def several(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def permits(limit: int) -> int:
-    """How many may have a semaphore at once, checked: 0 would travel as no limit, which is a plain lock."""
+    """How many may hold a semaphore at once, checked: 0 would be sent as no limit, which is a plain lock."""
     if not isinstance(limit, int) or limit < 1:
         raise UsageError(f"limit is a whole number, 1 or more, not {limit!r}")
     return limit
 
 
 def wait_of(timeout: Duration | None, *, blocking: bool = True) -> float | None:
-    """How long to wait: seconds, or None for ever, which -1 says, too."""
+    """How long to wait: seconds, or None for ever; -1 means the same."""
     if not blocking:
         if timeout not in (None, -1, 0):
             raise UsageError("a call that does not block takes no timeout")
@@ -176,7 +176,7 @@ def ttl_of(ttl: Duration | None) -> float | None:
 
 
 def text_of(meta: Meta) -> str:
-    """Metadata as the text that travels."""
+    """Metadata as the text that is sent."""
     if meta is None or isinstance(meta, str):
         return meta or ""
     return json.dumps(meta, separators=(",", ":"), default=str)

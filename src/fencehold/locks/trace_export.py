@@ -26,10 +26,10 @@ def check_export() -> None:
 
 
 def otlp_provider(service: str) -> Any:
-    """A `TracerProvider` that sends by OTLP what is made with it; `shutdown` sends the rest.
+    """A `TracerProvider` that sends its spans by OTLP; `shutdown` sends the rest.
 
     Args:
-        service: what the process is called, unless `OTEL_SERVICE_NAME` says so.
+        service: the name of the process, unless `OTEL_SERVICE_NAME` is set.
 
     Raises:
         UsageError: OpenTelemetry is not installed.
@@ -42,13 +42,13 @@ def otlp_provider(service: str) -> Any:
 
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": service}
     provider = TracerProvider(resource=Resource.create(named))
-    # In a thread of its own, and bounded: a collector that is away holds up nobody.
+    # In a thread of its own, and bounded: a collector that is down delays no acquire.
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
 
 def export_traces(kind: str) -> Callable[[], None]:
-    """Have the acquires of this process, a listener, traced; returns what sends the rest at the end.
+    """Have the acquires of this process, a listener, traced; returns a function that sends the rest at the end.
 
     Raises:
         UsageError: OpenTelemetry is not installed.

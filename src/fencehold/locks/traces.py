@@ -1,12 +1,12 @@
 """Traces: a span for each acquire, by OpenTelemetry, where that is wanted.
 
-1. Off until `enable_traces` is called: until then one variable is looked at, and nothing else. OpenTelemetry is an
+1. Off until `enable_traces` is called: until then one variable is checked, and nothing else. OpenTelemetry is an
    extra.
-2. The span's context travels in the metadata of the acquire (`traceparent`, W3C Trace Context): so who waits finds
-   the span of who holds, and links to it, whatever language, protocol or client each of them uses.
+2. The span's context travels in the metadata of the acquire (`traceparent`, W3C Trace Context): so a waiter finds
+   the holder's span, and links to it, whatever language, protocol or client each of them uses.
 3. An acquire whose metadata come with a `traceparent`, where no span is current, belongs to that trace: so
-   listeners carry on what their clients began.
-4. Tracing fails nobody's acquire: what cannot be traced is not traced.
+   listeners continue the traces of their clients.
+4. Tracing makes no acquire fail: what cannot be traced is not traced.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from fencehold.locks.views import Explanation
 
 TRACEPARENT = "traceparent"
 LOOK_S = 0.01
-"""An acquire that has waited for so long looks who holds what it waits for."""
+"""An acquire that has waited for so long looks up who holds what it waits for."""
 LINKS_MAX = 5
 _META_BYTES_MAX = 1_024
-"""As the service has it: metadata that would be longer travel as they are, without the context."""
+"""The service's limit: metadata that would be longer are sent as they are, without the context."""
 _CONTEXT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 tracer: Any = None
@@ -58,7 +58,7 @@ def disable_traces() -> None:
 
 
 class AcquireSpan:
-    """The span of one acquire, from the asking to the answer."""
+    """The span of one acquire, from the request to the reply."""
 
     __slots__ = ("_begun_at", "_span", "terms")
 
@@ -85,10 +85,10 @@ class AcquireSpan:
         self._begun_at = time.perf_counter()
 
     def on_seen(self, seen: Explanation) -> None:
-        """Somebody has it: link to what they do."""
+        """The name is held: link to the spans of its holders."""
         with suppress(Exception):  # rule 4
             if not self._span.is_recording():
-                # It was answered while the question was under way, or is not sampled.
+                # It was answered while the lookup was in flight, or is not sampled.
                 return
             for holder in seen.holders[:LINKS_MAX]:
                 context = context_of(holder.trace)
@@ -104,7 +104,7 @@ class AcquireSpan:
             self._end("acquired" if grant is not None else "timed_out")
 
     def on_error(self, error: BaseException) -> None:
-        """It failed, or was given up."""
+        """It failed, or was cancelled."""
         with suppress(Exception):  # rule 4
             if isinstance(error, FenceholdError):
                 from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
@@ -166,7 +166,7 @@ def _carrying(terms: Terms, said: dict[str, Any] | None, context: Any) -> Terms:
 
 
 def context_of(traceparent: str) -> Any:
-    """The context of a span that is somewhere else; None: that is none."""
+    """The context of a remote span; None: the text is not one."""
     from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415
 
     found = _CONTEXT.fullmatch(traceparent)

@@ -9,14 +9,14 @@
    that time. All such answers are true, so the one that places instants latest counts.
 3. A grant that is answered directly is such an answer itself: its end lies no earlier than its ttl after the
    acquire was sent, less the margin of the ttl, however long ago the last keep-alive was. So is an extension.
-   Until it is answered it may have been done or not: so the earlier of the two ends counts, from the asking on.
-4. A grant that is pushed answers nothing that was sent of late: it is placed by the best answer before it, and the
-   drift since then is left out, too. Therefore that answer must not be old. The reply that an acquire is queued is
-   one; and while an acquire with a ttl of its own waits, there is a keep-alive every ttl, or every second if the
-   ttl is shorter than that (`deadlines`).
+   Until it is answered it may have been done or not: so the earlier of the two ends counts, from the request on.
+4. A grant that is pushed answers nothing that was sent recently: it is placed by the best answer before it, and
+   the drift since then is left out, too. Therefore that answer must not be old. The reply that an acquire is
+   queued is one; and while an acquire with a ttl of its own waits, there is a keep-alive every ttl, or every
+   second if the ttl is shorter than that (`deadlines`).
 5. A client that closes a connection itself may count on the grace only, from then on.
 6. A session that is over, or that its client has asked to be ended, is not trusted, whatever is answered still.
-7. What was lost stays lost, whatever is heard later.
+7. What was lost stays lost, whatever is received later.
 
 Times are seconds of the client's monotonic clock, except where `_ms` says that they are the server's.
 """
@@ -37,7 +37,7 @@ class State(Enum):
 
     HELD = "held"
     JEOPARDY = "jeopardy"
-    """The service was not heard of for half the ttl, or the connection is lost; but trust remains."""
+    """The service has not answered for half the ttl, or the connection is lost; but trust remains."""
     LOST = "lost"
     """Trust has ended, or the service said that the hold has. It never comes back."""
     RELEASED = "released"
@@ -82,7 +82,7 @@ class Trust:
         self._origin = max(self._origin, sent_at - _soonest(at_ms))
 
     def leap(self, seconds: float) -> None:
-        """Take it that the last answered keep-alive was sent so much later. For tests, where time is virtual."""
+        """Assume that the last answered keep-alive was sent so much later. For tests, where time is virtual."""
         self._sent_at += seconds
         self._origin += seconds - _soonest(seconds * 1000)
         if not self._is_over:
@@ -103,7 +103,7 @@ class Trust:
         return self._origin + _soonest(instant_ms) - _ROUNDING_S
 
     def in_jeopardy(self, now: float) -> bool:
-        """Whether the service has not been heard of for so long that the holder should prepare to stop."""
+        """Whether the service has not answered for so long that the holder should prepare to stop."""
         return not self.attached or self.end - now < self.ttl / 2
 
 
@@ -131,7 +131,7 @@ class Grant:
         self.ending = ""
         """Why it is no longer held; empty while it is."""
         self.owner = b""
-        """Who asked for it, where it matters: of a service with several shards."""
+        """The owner that asked for it, where it matters: of a service with several shards."""
         self.on_lost: Callable[[Grant], None] | None = None
         """Called once, when it is lost."""
 
@@ -186,7 +186,7 @@ class Grant:
             self.on_lost(self)
 
     def why(self) -> HoldLost | NotOwner:
-        """The error for those who still rely on it."""
+        """The error for code that still relies on it."""
         if self.ending == "released":
             return NotOwner(f"{self.terms.label} with fence {self.fence} was released before")
         reason = self.ending or UNANSWERED

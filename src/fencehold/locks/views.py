@@ -21,7 +21,7 @@ _YEAR_9999_MS = 253_370_764_800_000
 
 
 class Party(NamedTuple):
-    """A client as it introduced itself, and who inside it asked."""
+    """A client as it introduced itself, and the owner inside it that made the request."""
 
     session: int
     owner: str
@@ -34,7 +34,7 @@ class Party(NamedTuple):
 
     @property
     def user(self) -> str:
-        """Who started it, if it says so: the command line does."""
+        """The user who started it, if it says so: the command line does."""
         return str(self.details.get("user", ""))
 
     def __str__(self) -> str:
@@ -61,16 +61,16 @@ class Holder(NamedTuple):
     """X exclusive, S shared, P a permit of a semaphore."""
     limit: int
     held_for: float
-    """Seconds since the grant, as the service counts them: without those in which it was away."""
+    """Seconds since the grant, as the service counts them: without its downtime."""
     left: float | None
     """Seconds until it ends by itself; None: with its session."""
     meta: Any
     """What was given with the acquire: what JSON said, or text."""
     since: datetime | None = None
-    """The time of day of the grant, in UTC, by the clock of what granted it; None: not known. To be shown,
-    never to be decided by: clocks are wrong, and are set."""
+    """The time of day of the grant, in UTC, by the clock of what granted it; None: not known. For display, never
+    for decisions: clocks are wrong, and are set."""
     age: float = 0.0
-    """Seconds since then, with those in which the service was away; `held_for` if that is not known."""
+    """Seconds since then, including the service's downtime; `held_for` if that is not known."""
 
     @property
     def trace(self) -> str:
@@ -92,11 +92,11 @@ class Waiting(NamedTuple):
     since: datetime | None = None
     """The time of day at which it joined the queue, in UTC; None: not known."""
     age: float = 0.0
-    """Seconds since then, with those in which the service was away; `waited_for` if that is not known."""
+    """Seconds since then, including the service's downtime; `waited_for` if that is not known."""
 
 
 class Kept(NamedTuple):
-    """A name that nobody else may have before a time, whatever became of the hold: `once(at_least=…)`."""
+    """A name that no other owner gets before a time, whatever became of the hold: `once(at_least=…)`."""
 
     party: Party
     """Whose run it is, or was: it may have ended."""
@@ -110,11 +110,11 @@ class Kept(NamedTuple):
     since: datetime | None = None
     """The time of day of the grant, in UTC; None: not known."""
     age: float = 0.0
-    """Seconds since then, with those in which the service was away; `kept_for` if that is not known."""
+    """Seconds since then, including the service's downtime; `kept_for` if that is not known."""
 
 
 class Explanation(NamedTuple):
-    """Who has a name, since when, and who wants it."""
+    """Who holds a name, since when, and who waits for it."""
 
     name: str
     holders: tuple[Holder, ...]
@@ -124,7 +124,7 @@ class Explanation(NamedTuple):
     delayed: float
     """Seconds for which the name stays ungranted after an unclean end."""
     kept: Kept | None = None
-    """Until when nobody else may have the name, and for whose run; None if it is not so."""
+    """Until when no other owner gets the name, and for whose run; None if it is not kept."""
     more_holders: int = 0
     """How many hold it besides those listed."""
     more_waiters: int = 0
@@ -142,7 +142,7 @@ class Explanation(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """Whether somebody holds it, or it is kept for a run's least time."""
+        """Whether it is held, or kept for a run's least time."""
         return bool(self.holders) or self.kept is not None
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class Explanation(NamedTuple):
 
     def _queue(self) -> str:
         count = self.waiter_count
-        return "nobody waits" if not count else f"{count} wait" + ("s" if count == 1 else "")
+        return "no waiters" if not count else f"{count} wait" + ("s" if count == 1 else "")
 
 
 WHOLE = (1 << 53) - 1
@@ -199,7 +199,7 @@ class Event(Struct, frozen=True):
     """Where in its position it is. Indexes grow, and have holes."""
     shard: int = 0
     principal: str = ""
-    """Whose session it is, or who changed the policy or broke the hold; empty where nobody logs in."""
+    """Whose session it is, or who changed the policy or broke the hold; empty without authentication."""
     mode: str = ""
     """How names were acquired or asked for: X exclusive, S shared, P a permit; empty for other kinds."""
     meta: Any = None
@@ -220,7 +220,7 @@ class Event(Struct, frozen=True):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Position and index: `watch(after=…)` goes on from here, and an event is told apart by it."""
+        """Position and index: `watch(after=…)` resumes from here, and it identifies an event."""
         return self.position, WHOLE if self.kind == "gap" else self.index
 
 
@@ -228,7 +228,7 @@ _OF_NO_HOLD = ("busy", "refused", "fence_raised")
 
 
 def may_concern(event: Event, name: str) -> bool:
-    """Whether somebody else may have a name after this event."""
+    """Whether a name may be granted to another owner after this event."""
     return (name in event.names and event.kind not in _OF_NO_HOLD) or event.kind in ("gap", "session_ended")
 
 
@@ -248,7 +248,7 @@ def explanation(reply: dict[bytes, Any]) -> Explanation:
 
 
 def limited(seen: Explanation, limit: int | None) -> Explanation:
-    """The same with so many holders, and waiters, at the most; the others are counted."""
+    """The same with at most so many holders, and waiters; the others are counted."""
     holders, queue = seen.holders[:limit], seen.queue[:limit]
     more_holders, more_waiters = seen.holder_count - len(holders), seen.waiter_count - len(queue)
     return seen._replace(holders=holders, queue=queue, more_holders=more_holders, more_waiters=more_waiters)
@@ -300,7 +300,7 @@ def event(push: dict[bytes, Any]) -> Event:
 
 
 def gap(dropped: Sequence[Event], detail: str) -> Event:
-    """One event in the place of several of a shard that came on end, and are not looked at."""
+    """One event in the place of several consecutive ones of a shard, which are dropped."""
     first, last = dropped[0], dropped[-1]
     begins = first.missing or Missing(first.position, 0, max(0, first.index - 1))
     missing = Missing(begins.first, last.position, begins.after)
@@ -308,14 +308,14 @@ def gap(dropped: Sequence[Event], detail: str) -> Event:
 
 
 def time_of(unix_ms: int | None) -> datetime | None:
-    """A time of day as the service tells it; None: it does not know, or its clock is out of all bounds."""
+    """A time of day as the service gives it; None: it does not know, or its clock is out of all bounds."""
     if unix_ms is None or not 0 <= unix_ms < _YEAR_9999_MS:
         return None
     return datetime.fromtimestamp(unix_ms / 1000, UTC)
 
 
 def _since(seen: Holder | Kept) -> str:
-    """Since when, for people here: their time of day, and the date if that is another."""
+    """Since when, to be shown: the local time of day, and the date if it is more than a day ago."""
     if seen.since is None:
         return ""
     form = "%H:%M:%S" if seen.age < _DAY_S else "%Y-%m-%d %H:%M:%S"
@@ -360,7 +360,7 @@ def _kept(kept: dict[bytes, Any]) -> Kept:
 
 
 def _dated(seen: dict[bytes, Any], counted: bytes) -> tuple[datetime | None, float]:
-    """Since when, and how many seconds that is; a server that does not say tells what it has counted."""
+    """Since when, and how many seconds that is; by a server that does not say, what it has counted."""
     return time_of(seen.get(b"since_unix_ms")), seen.get(b"age_ms", seen[counted]) / 1000
 
 

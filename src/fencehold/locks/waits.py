@@ -1,8 +1,8 @@
-"""Long waits: told to the log after a while, with who holds the name, as far as that is known.
+"""Long waits: logged after a while, with who holds the name, as far as that is known.
 
-1. Those who wait for the same names are one wait: the longest is told, and how many there are.
-2. It is told again each time it has taken twice as long.
-3. Who holds it is asked in a task of its own, for a short time: nobody waits longer because of it.
+1. Waits for the same names are logged as one: the longest, and how many there are.
+2. It is logged again each time it has taken twice as long.
+3. The holder is looked up in a task of its own, for a short time: no acquire waits longer because of it.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ class LongWaits:
         self._explain = explain
         self.after_s = after_s
         self._next_s: dict[tuple[str, ...], float] = {}
-        """For how long names have to be waited for, to be told again."""
+        """How long the wait for names has to be, to be logged again."""
         self._telling: set[asyncio.Task[None]] = set()
 
     def look(self, waits: Iterable[tuple[Terms, float]], now: float) -> None:
-        """Tell of those that wait for long, of all that wait, and since when."""
+        """Log the long ones of all these waits, given with when they began."""
         longest: dict[tuple[str, ...], tuple[float, Terms, int]] = {}
         for terms, since in waits:
             waited_s = now - since
@@ -44,7 +44,7 @@ class LongWaits:
                 self._tell(terms, waited_s, count)
 
     def stop(self) -> None:
-        """Tell nothing more: the client is being closed."""
+        """Log nothing more: the client is being closed."""
         self.after_s = inf
         for task in self._telling:
             task.cancel()

@@ -60,7 +60,7 @@ class AsyncService(Seen):
     ) -> AbstractAsyncContextManager[None] | Coroutine[Any, Any, None]:
         """Stop a client: ``async with service.pause(client)``, or ``await service.pause(client, for_=40)``.
 
-        The tasks that use it keep running: only the client's own timers and all its traffic stand still.
+        The tasks that use it keep running: only the client's own timers and all its traffic stop.
         """
         pausing = self._cut(frozenset({self._driver(client)}), asleep=True)
         return pausing if for_ is None else self._within(pausing, for_)

@@ -115,7 +115,7 @@ class _Answer:
 
     def set_result(self, result: Any, /) -> None:
         with suppress(RuntimeError):
-            # The kit's loop may be closed by now, and no one waits.
+            # The kit's loop may be closed by now, and no caller waits.
             self._home.call_soon_threadsafe(self._keep, result)
 
     def set_exception(self, error: BaseException, /) -> None:
@@ -148,7 +148,7 @@ def _wake(driver: Driver) -> float:
     protocol = driver.protocol
     # The timer of a client that is connected is for keep-alives, and steps are small enough for those.
     due_at = protocol.session.next_end() if protocol.attached else protocol.wake_at
-    # Less than the timeout: an answer that is on its way must not seem to be long in coming.
+    # Less than the timeout: a reply that is in flight must not seem to be late.
     return min(due_at - clock(), protocol.settings.connect_timeout * 0.8)
 
 

@@ -10,7 +10,7 @@ from fencehold.core.events import Event, Kind
 from fencehold.node.node import Node
 
 HOLDS_MAX = 100_000
-"""Holds that are remembered; beyond, the oldest are forgotten."""
+"""Holds that are remembered; beyond this, the oldest are dropped."""
 
 _ENDED = {Kind.RELEASED, Kind.EXPIRED, Kind.BROKEN, Kind.REVOKED}
 

@@ -50,7 +50,7 @@ class Seen:
         return self._look(lambda stage: stage.history.of(name))
 
     def assert_no_overlap(self) -> None:
-        """Check that no name was ever held by anyone at the same time as an exclusive holder.
+        """Check that no other hold on a name ever overlapped an exclusive one.
 
         Raises:
             AssertionError: it was; the message says by whom, when and with which fences.

@@ -17,7 +17,7 @@ from fencehold.node.node import Node
 from fencehold.types import Position
 
 _ENTRIES_MAX = 400
-"""Entries of one leap, for which everything else stands still: some milliseconds."""
+"""Entries of one leap, during which nothing else runs: some milliseconds."""
 
 
 def quiet_for(node: Node) -> float:

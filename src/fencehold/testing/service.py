@@ -27,7 +27,7 @@ class Service(Seen):
     """A lock service inside this process; its state is lost when it is closed.
 
     ``with Service() as service`` is for tests that block; ``async with Service() as service`` gives an
-    `AsyncService`, whose verbs are awaited. `aio` is that one of a service that is open already.
+    `AsyncService`, whose verbs are awaited. `aio` is that one for a service that is open already.
 
     Clients are made by `connect` and `aio_connect`, or by the code under test with `url`. Where a verb takes a
     client, the name it was given (``connect(name=…)``) does, too.

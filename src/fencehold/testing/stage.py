@@ -134,7 +134,7 @@ class Stage:
         async with self._turn():
             hold = self._state.find(names[0], fence)
             if hold is None:
-                raise UsageError(f"nobody holds {names[0]!r} with fence {fence}")
+                raise UsageError(f"{names[0]!r} is not held with fence {fence}")
             await self._do(Extend(hold.session, names, fence, ttl_ms=1))
             await asyncio.sleep(0.002)
 

@@ -32,11 +32,11 @@ PATIENCE_S = 10.0
 NEVER_TRUE = f"it was not true within {PATIENCE_S:g} s"
 _STEP_MIN_S = 0.001
 _NUDGE_AFTER_S = 0.03
-"""Real seconds after which the pause of a client between two tries to connect is made to pass."""
+"""Real seconds after which a client's back-off between two tries to connect is made to pass."""
 
 
 class VirtualClock:
-    """The servers' clock: real time, and what was made to pass, but for leaps: of those, entries tell."""
+    """The servers' clock: real time, and what was made to pass, except for leaps: entries account for those."""
 
     goes_by_itself = False
 

@@ -25,7 +25,7 @@ def test_an_expired_hold_is_lost(fencehold_service: Service, fencehold_client: C
     with pytest.raises(HoldLost):
         hold.check()
     assert [held.ending for held in fencehold_service.history("orders")] == ["expired"]
-    with pytest.raises(UsageError, match="nobody holds"):
+    with pytest.raises(UsageError, match="is not held with fence"):
         fencehold_service.expire(hold)
 
 
