@@ -1,9 +1,9 @@
 """Candidacy: how terms of office follow one another, in either client.
 
-1. The loss of a term ends the term, and not the candidacy: its loser campaigns again. Whatever else the body
-   raises goes on to its caller, once the term is resigned.
-2. A service that is away is waited for: it was reached once, or the first campaign had said so. What trying again
-   does not help with (a refused password, a usage error) is raised.
+1. The loss of a term ends the term, and not the candidacy: the candidate campaigns again. Any other exception of
+   the body is raised to its caller, once the term is resigned.
+2. A service that is unavailable is waited for: it was reached once, or the first campaign would have failed.
+   Errors that a retry cannot fix (a refused password, a usage error) are raised.
 3. The candidacy ends with its client.
 """
 
@@ -12,11 +12,11 @@ from fencehold.locks.trust import Grant
 from fencehold.locks.views import Holder
 
 AWAY = (Unavailable, OutcomeUnknown, SessionExpired)
-"""What a campaign raises that had better be tried again. Nothing is left behind of one that raised it."""
+"""What a campaign raises that should be retried. A campaign that raised it leaves nothing behind."""
 UNSURE = (HoldLost, OutcomeUnknown, Unavailable)
 """What resigning raises when the term was over before, or is over as soon as the service is back."""
 CLOSED = (UsageError, SessionExpired)
-"""What asking who leads raises when the client is, or is being, closed."""
+"""What looking up the leader raises when the client is, or is being, closed."""
 
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 1.0
@@ -41,7 +41,7 @@ class Pauses:
 
 
 def is_loss_of(grant: Grant, error: BaseException | None) -> bool:
-    """Whether an error says that this very grant is lost, and nothing else; several tasks may have said so."""
+    """Whether an error says that this very grant is lost, and nothing else; several tasks may have raised it."""
     if isinstance(error, BaseExceptionGroup):
         return all(is_loss_of(grant, each) for each in error.exceptions)
     return isinstance(error, HoldLost) and (error.names, error.fence) == (grant.terms.names, grant.fence)

@@ -1,14 +1,14 @@
-"""The circuit breaker: whether a backend that was not reached lately is worth asking now.
+"""The circuit breaker: whether to send requests to a backend that could not be reached recently.
 
-1. *Closed*, everybody may ask. As many failures as `failures_max`, one after the other with nothing heard between
+1. *Closed*, all requests pass. As many failures as `failures_max`, one after the other with no response between
    them and no more than `window_s` from the first to the last, open it.
-2. *Open*, nobody asks until a pause is over: an exponential back-off up to `pause_s_max`, with a random part
-   (jitter), so that clients who saw the same failure do not come back in one wave.
-3. *Half open*, one asks, to probe. If something is heard, it is closed; if not, it is open again. A probe that
-   nobody waited for says nothing, and the next one to ask probes. One that takes longer than `probe_s_max` is
-   taken for such a one.
-4. What is told of a call that began before the last change of state says nothing about the state now.
-5. Only silence counts. A refusal is something that was heard.
+2. *Open*, no request passes until a pause is over: an exponential back-off up to `pause_s_max`, with jitter, so
+   that clients that saw the same failure do not come back in one wave.
+3. *Half open*, one request passes, as a probe. On a response it is closed; without one it is open again. A probe
+   whose caller stopped waiting says nothing, and the next request probes. One that takes longer than
+   `probe_s_max` counts as such.
+4. The outcome of a call that began before the last change of state says nothing about the state now.
+5. Only silence counts as a failure. A refusal is a response.
 
 It is fed: `now` comes with each call, in seconds of a clock that never goes back.
 """
@@ -19,11 +19,11 @@ from math import inf
 from typing import NamedTuple
 
 _JITTER = 0.5
-"""Jitter: up to which part of a pause is left out of it."""
+"""Up to which part of a pause is left out of it."""
 
 
 class Circuit(Enum):
-    """Whether a backend is asked."""
+    """Whether requests pass."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -45,15 +45,15 @@ PACE = Pace()
 
 
 class Permit(NamedTuple):
-    """Leave to ask once."""
+    """Permission for one request."""
 
     term: int
-    """In which state of the breaker it was given: each change of state begins another."""
+    """The number of the breaker's state in which it was given: each change of state begins another."""
     is_probe: bool
 
 
 class CircuitBreaker:
-    """The breaker of one backend. Each permit is to be told the end of, once."""
+    """The breaker of one backend. The outcome of each permit is to be reported, once."""
 
     def __init__(self, draw: Callable[[], float], pace: Pace = PACE) -> None:
         self._draw = draw
@@ -63,13 +63,13 @@ class CircuitBreaker:
         self._term = 0
         self._failures = self._openings = 0
         self._first_at = 0.0
-        """When the first of the failures was seen that are counted now."""
+        """When the first of the failures counted now was seen."""
         self._retry_at = 0.0
         self._probe_until = -inf
-        """When the probe under way has taken too long; in the past if there is none."""
+        """When the probe in flight has taken too long; in the past if there is none."""
 
     def ask(self, now: float) -> Permit | None:
-        """Leave to ask now; None if that would be in vain."""
+        """A permit for a request now; None if the breaker is open."""
         if self.circuit is Circuit.CLOSED:
             return Permit(self._term, is_probe=False)
         if self.next_try_in(now) > 0:
@@ -79,12 +79,12 @@ class CircuitBreaker:
         return Permit(self._term, is_probe=True)
 
     def next_try_in(self, now: float) -> float:
-        """Seconds until somebody may ask; 0 if one may now."""
+        """Seconds until a request may pass; 0 if one may now."""
         until = {Circuit.CLOSED: now, Circuit.OPEN: self._retry_at, Circuit.HALF_OPEN: self._probe_until}
         return max(0.0, until[self.circuit] - now)
 
     def on_reached(self, permit: Permit) -> bool:
-        """Something was heard, a refusal perhaps. Says whether that closed it."""
+        """There was a response, a refusal perhaps. Returns whether that closed it."""
         if permit.term != self._term:
             return False
         self._failures = 0
@@ -95,12 +95,12 @@ class CircuitBreaker:
         return True
 
     def on_heard(self) -> None:
-        """Something was heard by a way that takes no permit, by whatever thread: it ends the count of failures."""
+        """A thread got a response to a request without a permit: it ends the count of failures."""
         if self.circuit is Circuit.CLOSED:
             self._failures = 0
 
     def on_unreached(self, permit: Permit, now: float) -> bool:
-        """Nothing was heard. Says whether that opened it."""
+        """There was no response. Returns whether that opened it."""
         if permit.term != self._term:
             return False
         if not permit.is_probe and not self._has_failed_enough(now):
@@ -111,7 +111,7 @@ class CircuitBreaker:
         return True
 
     def on_withdrawn(self, permit: Permit) -> None:
-        """Nobody waited for what might have been heard."""
+        """The caller stopped waiting for the response."""
         if permit.is_probe and permit.term == self._term:
             self._probe_until = -inf
 
@@ -122,7 +122,7 @@ class CircuitBreaker:
         return self._failures >= self._pace.failures_max
 
     def _pause(self) -> float:
-        # The exponent has a bound, too: a backend may be away for weeks.
+        # The exponent has a bound, too: a backend may be down for weeks.
         longest = min(self._pace.pause_s * 2.0 ** min(self._openings, 30), self._pace.pause_s_max)
         return longest * (1 - _JITTER * self._draw())
 

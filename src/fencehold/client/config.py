@@ -1,12 +1,12 @@
-"""The configuration of a client: what its program, the environment and a file say, checked once.
+"""The configuration of a client: by its program, the environment and a file, checked once.
 
-1. What the program says wins over the environment, that over the file, that over the default.
-2. Where locks come from is one thing, however it is said: who says one of `url`, `correctness` and
-   `efficiency` says all there is to say of it, and what is said of it farther away is not looked at.
-3. Rules add up: a file can protect names that the program does not know of. Of two for the same names, the nearer
-   one counts.
-4. What a file says is of the kind it should be, or refused: by its name, with what is allowed. A key that is not
-   known is refused, too, since a rule that was mistyped would be a rule that is not there.
+1. The program wins over the environment, that over the file, that over the default.
+2. Where locks come from is one setting: a level that gives one of `url`, `correctness` and `efficiency` gives the
+   whole of it, and all three are ignored at lower levels.
+3. Rules add up: a file can protect names that the program does not know of. Of two for the same names, that of
+   the higher level counts.
+4. A value in a file that is of the wrong kind is refused: with its key, and what is allowed. A key that is not
+   known is refused, too, since a mistyped rule would be a missing rule.
 5. The file may be the server's as well: only its table `[client]` is read here.
 """
 
@@ -34,7 +34,7 @@ URL_VARIABLE = "FENCEHOLD_URL"
 DEFAULT_URL = "fencehold://127.0.0.1:7420"
 TABLE = "client"
 TTL_S_MIN = 0.1
-"""A session that lives for less is over before its keep-alive has come and gone."""
+"""A session with a shorter ttl would end before its keep-alive is answered."""
 
 _FILE_BYTES_MAX = 1 << 20
 _WHERE = ("url", "correctness", "efficiency")
@@ -51,16 +51,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ttl: float = 30.0
     """A session ends that long after its last keep-alive."""
     grace: float = 1.0
-    """…and that long after its connection was closed, unless it is taken up again."""
+    """…and that long after its connection was closed, unless it is resumed."""
     name: str = ""
     meta: Mapping[str, object] | None = None
     connect_timeout: float = 5.0
     """How long a call waits for the service to be reached."""
     long_wait: float = 60.0
-    """How long an acquire waits before that is worth a warning; 0: for ever."""
+    """How long an acquire waits before the log warns; 0: for ever."""
     tls: ssl.SSLContext | None = None
     ca: str = ""
-    """Files of TLS and of a login: not the program's to say, which has URLs and `tls`."""
+    """Files of TLS and of a login: not for the program, which has URLs and `tls`."""
     cert: str = ""
     key: str = ""
     user: str = ""
@@ -70,7 +70,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     draw: Callable[[], float] = random.random
     """A random number between 0 and 1."""
     identify: Callable[[], str] = partial(secrets.token_hex, 6)
-    """What the sessions of a client say of whose they are: another word for each client, which nobody guesses."""
+    """Makes the id by which the sessions of a client belong together: unguessable, another for each client."""
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.
@@ -97,12 +97,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def long_wait_s(self) -> float:
-        """Seconds after which an acquire that waits is worth a warning."""
+        """Seconds after which the log warns of an acquire that waits."""
         return self.long_wait or inf
 
 
 def check_times(ttl: float, grace: float, connect_timeout: float) -> None:
-    """Raise `UsageError` for times that no session can have."""
+    """Raise `UsageError` for times that a session cannot have."""
     seconds_of("ttl", ttl, least=TTL_S_MIN)
     seconds_of("grace", grace)
     if grace > ttl:
@@ -111,10 +111,10 @@ def check_times(ttl: float, grace: float, connect_timeout: float) -> None:
 
 
 def configured(url: str | None = None, **options: Unpack[ConnectOptions]) -> Config:
-    """The configuration of a client whose program said this.
+    """The configuration of a client whose program gives this.
 
     Raises:
-        UsageError: what was said makes no sense.
+        UsageError: an option, the environment or the file makes no sense.
     """
     path = options.get("config") or os.environ.get(CONFIG_VARIABLE)
     program = {"url": url, **{key: value for key, value in options.items() if key != "config"}}
@@ -129,10 +129,10 @@ def configured(url: str | None = None, **options: Unpack[ConnectOptions]) -> Con
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a file says of clients.
+    """The client options in a file.
 
     Raises:
-        UsageError: it cannot be read, or says what cannot be.
+        UsageError: it cannot be read, or has an invalid key or value.
     """
     table = _toml(Path(path)).get(TABLE, {})
     try:
@@ -142,7 +142,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _over(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said near by, and farther away where that says nothing."""
+    """The options of the higher level, and those of the lower one that it does not give."""
     said = {key: value for key, value in nearer.items() if value is not None}
     if any(key in said for key in _WHERE):
         farther = {key: value for key, value in farther.items() if key not in _WHERE}
@@ -151,7 +151,7 @@ def _over(nearer: Mapping[str, Any], farther: Mapping[str, Any]) -> dict[str, An
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - not needed by those who have no file
+    import tomllib  # noqa: PLC0415 - not needed without a file
 
     try:
         with path.open("rb") as file:
@@ -166,7 +166,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 class _Wrong(Exception):
-    """A value that is not what it should be; says what that is."""
+    """A value of the wrong kind; says what it should be."""
 
 
 def _text(value: Any) -> str:
@@ -222,7 +222,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "secret_file": _text,
     "token_file": _text,
 }
-"""What can be said in a file: all that a program can say, but for what only a program has."""
+"""The options in a file: all that a program has, except for those that only a program can give."""
 
 
 def _read(table: Any) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""What a client is connected to: which source serves which tier, and the carriers that are made of them.
+"""What a client is connected to: which source serves which tier, and the carriers made of them.
 
-1. A tier is served by a source that gives it, or not at all: what protects state never comes from less by mistake.
-2. A rule about names outweighs what a caller says: a name that is CORRECTNESS is always that.
-3. CORRECTNESS fails closed. Only EFFICIENCY can be told to go on without a lock when its source is away.
+1. A tier is served by a source that gives it, or not at all: CORRECTNESS never comes from less by mistake.
+2. A rule about names overrides the caller: a name that is CORRECTNESS is always that.
+3. CORRECTNESS fails closed. Only EFFICIENCY can be configured to proceed without a lock when its source is
+   unavailable.
 4. A backend that is used directly has a circuit breaker, and so has each source where there are several: one that
-   is away must not make the callers of another wait. A service that is a client's only source is asked without a
-   detour.
+   is down must not make the callers of another wait. A service that is a client's only source has none.
 5. A source is known before anything is connected to, and so are its guarantees: what it cannot give is refused
    first. A child process makes its own carriers of the same sources.
 """
@@ -47,7 +47,7 @@ from fencehold.version import __version__
 
 _MEMORY = "memory"
 _MEMORY_MACHINE = "EFFICIENCY"
-"""The machine of the server whose fences begin at the time of day. It carries both tiers of `memory://`."""
+"""The server's volatile machine, whose fences begin at the time of day. It serves both tiers of `memory://`."""
 
 
 class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -58,16 +58,16 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     guarantees: Guarantees
     tls: ssl.SSLContext | ClientTls | None = None
     client: str = ""
-    """Which client its sessions are of; empty: none has been made yet."""
+    """Which client its sessions belong to; empty: none has been made yet."""
     shard: int | None = None
-    """Which of the service's shards to speak to; None: any, and it is found out whether there are several."""
+    """Which of the service's shards to use; None: any, and the greeting says whether there are several."""
     machine: str = ""
-    """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
+    """Which of the service's machines to use; empty: its default."""
     is_far: bool = False
-    """Another cell than the one that was connected to."""
+    """Another cell than the one connected to first."""
     has_breaker: bool = False
     proceeds: bool = False
-    """Whether its callers go on without a lock when it is away."""
+    """Whether its callers proceed without a lock when it is unavailable."""
 
     @property
     def is_service(self) -> bool:
@@ -80,13 +80,13 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self if self.has_breaker else msgspec.structs.replace(self, has_breaker=True)
 
     def proceeding(self) -> "Source":
-        """The same for those who go on without a lock when it is away."""
+        """The same for callers that proceed without a lock when it is unavailable."""
         less = unassured(self.guarantees)
         return msgspec.structs.replace(self.guarded(), proceeds=True, guarantees=less)
 
 
 class Plan(NamedTuple):
-    """Which source serves which tier, and which tier a name may be asked for in."""
+    """Which source serves which tier, and in which tier a name may be acquired."""
 
     sources: Mapping[Tier, Source]
     rules: Rules = Rules()
@@ -111,16 +111,16 @@ class Plan(NamedTuple):
 
     @property
     def first(self) -> Source:
-        """What a client is connected to before it is used: where state is protected, if it has that."""
+        """What a client connects to first: its source for CORRECTNESS, if it has one."""
         return self.sources.get(Tier.CORRECTNESS) or self.sources[Tier.EFFICIENCY]
 
 
 def plan_of(config: Config) -> Plan:
-    """The plan of a client that is configured so.
+    """The plan of a client with this configuration.
 
     Raises:
         UsageError: a URL makes no sense.
-        Unsupported: what is to protect state cannot; or a driver is not installed.
+        Unsupported: the source for CORRECTNESS cannot give it; or a driver is not installed.
     """
     sources = _routed(config) if config.is_routed else _sources(config, config.url)
     if config.on_unavailable == "proceed":
@@ -129,7 +129,7 @@ def plan_of(config: Config) -> Plan:
 
 
 def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
-    """A new way to a source, on the running loop. Nothing is connected to before it is used.
+    """A new carrier for a source, on the running loop. Nothing is connected to before it is used.
 
     Args:
         is_direct: callers on other threads send and receive by themselves, if it is a service.
@@ -143,7 +143,7 @@ def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
         carrier = BreakerCarrier(carrier, breaker, probe_s)
     if source.proceeds:
         if (channel := channel_of(carrier)) is not None:
-            # Who can go on without waits no longer for a service that is busy than for one that is away.
+            # A caller that can proceed without a lock waits as long for a busy service as for an unreachable one.
             channel.protocol.busy_s_max = config.connect_timeout
         carrier = ProceedCarrier(carrier, config.ttl)
     return carrier
@@ -173,7 +173,7 @@ def _shard_channel(source: Source, shard: int) -> Channel:
 
 
 def _cell_carrier(source: Source, cell: Cell) -> tuple[Carrier, Channel]:
-    """A way of its own to another cell, reached as the first one is; while it is away, not everybody asks."""
+    """A carrier of its own for another cell, reached as the first one is; with a circuit breaker."""
     parts = urlsplit(source.url)
     user, at, _ = parts.netloc.rpartition("@")
     query = f"?{parts.query}" if parts.query else ""
@@ -186,7 +186,7 @@ def _cell_carrier(source: Source, cell: Cell) -> tuple[Carrier, Channel]:
 
 
 def _driver(source: Source, url: str, is_direct: bool) -> Driver:
-    # Of memory://, which is the process's own, nobody has to say who they are: a login is for a service.
+    # memory:// is the process's own and needs no login: that is for a service.
     login = Login() if _scheme(source.url) == _MEMORY else None
     kind, loop = SharedProtocol if is_direct else SessionProtocol, asyncio.get_running_loop()
     place = (source.machine, login, source.shard, source.client)
@@ -209,7 +209,7 @@ def session_protocol(
     """The protocol of a session at a service. It has not connected yet.
 
     Raises:
-        UsageError: the URL makes no sense, or a secret is to be in a file that cannot be read.
+        UsageError: the URL makes no sense, or the file of a secret cannot be read.
     """
     address = service_address(url)
     if login is None:
@@ -235,7 +235,7 @@ def _login(config: Config, address: ServiceAddress) -> Login:
 
 
 def _routed(config: Config) -> dict[Tier, Source]:
-    """A source for each tier, as far as it was said."""
+    """A source for each tier that is configured."""
     sources: dict[Tier, Source] = {}
     if config.correctness is not None:
         sources.update(_sources(config, config.correctness))
@@ -255,16 +255,16 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
     scheme = _scheme(url)
     if scheme in SERVICE_SCHEMES:
         address = service_address(url)
-        # Asked for again with each session; what is wrong with its files is said before anything is connected to.
+        # Read again for each session; errors in its files are raised before anything is connected to.
         _login(config, address)
-        # One for both tiers: to make it may read all certificates of the machine.
+        # Shared by both tiers: making it may read all certificates of the machine.
         tls = _tls(config, address) if config.tls is None else config.tls
         return {tier: _service(config, url, tier, tls) for tier in Tier}
     if scheme != _MEMORY and (scheme not in registry.SCHEMES or "://" not in url):
         raise wrong_scheme(url, (*SERVICE_SCHEMES, _MEMORY, *registry.SCHEMES))
     given = _guarantees(config, url, Tier.CORRECTNESS)
     machine = _MEMORY_MACHINE if scheme == _MEMORY else ""
-    # One for both tiers: it knows no difference.
+    # One for both tiers: they are the same there.
     source = Source(config=config, url=url, guarantees=given, machine=machine, has_breaker=scheme != _MEMORY)
     return {tier: source for tier in Tier if given.gives(tier)}
 
@@ -276,7 +276,7 @@ def _service(config: Config, url: str, tier: Tier, tls: ssl.SSLContext | ClientT
 
 
 def _tls(config: Config, address: ServiceAddress) -> ClientTls | None:
-    """How a service is connected to, if TLS is asked for: by what the URL names, the environment, a file."""
+    """The TLS files for a service, if the URL asks for TLS: from the URL, the environment, the configuration."""
     if address.tls is None:
         return None
     return ClientTls(address.tls.over(files_of_environment()).over(files_of(config.ca, config.cert, config.key)))
@@ -286,13 +286,13 @@ def _guarantees(config: Config, url: str, tier: Tier) -> Guarantees:
     """What the source at a URL guarantees in a tier."""
     scheme = _scheme(url)
     if scheme not in (*SERVICE_SCHEMES, _MEMORY):
-        # Made for that, and to find what is wrong with the URL; it connects to nothing.
+        # Made for that, and to check the URL; it connects to nothing.
         backend: Backend = registry.backend_of(url, _settings_of_backend(config))
         return backend.guarantees
     is_memory, is_replicated = scheme == _MEMORY, tier is Tier.CORRECTNESS
     clocks = "durations only, by monotonic clocks that drift by less than 2 % from one another"
     if is_memory:
-        clocks = "durations by monotonic clocks; for fences of a later process, that the time of day goes on"
+        clocks = "durations by monotonic clocks; for fences of a later process, that the time of day moves forward"
     return Guarantees(
         backend=_MEMORY if is_memory else "fencehold",
         linearizable=is_memory or is_replicated,

@@ -1,11 +1,11 @@
 """Decoration: what a lock can be put around, by either client.
 
-A lock around a function is released when the call returns. So the call has to run the body: whatever only makes
-something that runs later (a coroutine, a generator, a context manager) would run with no lock at all, in silence.
-Each is refused where it is decorated, and by a type checker as far as types tell.
+A lock around a function is released when the call returns. So the call has to run the body: a function that only
+makes something that runs later (a coroutine, a generator, a context manager) would silently run without the lock.
+Each is refused where it is decorated, and by a type checker as far as types show it.
 
 1. A blocking client decorates plain functions; an async one coroutine functions, and plain ones that wrap one.
-2. `functools.partial`, methods and objects with a `__call__` are what they call.
+2. `functools.partial`, methods and objects with a `__call__` count as what they call.
 3. A plain function may still return a coroutine: that is known when it is called, and refused then.
 """
 
@@ -33,15 +33,15 @@ Async: TypeAlias = Callable[Given, Awaitable[Any] | AsyncIterable[Any]]
 Lazy: TypeAlias = Callable[Given, Generator[Any, Any, Any]]
 """What runs when it is iterated over, after the call."""
 Raising: TypeAlias = Callable[Given, Never]
-"""What never returns: it is a subtype of every other, so it is named before them."""
+"""What never returns: it is a subtype of every other, so its overload comes first."""
 
 
 class UseFenceholdAio:
-    """What a type checker takes an async function for, under a blocking lock: nothing that can be called."""
+    """The type of an async function under a blocking lock: nothing that can be called."""
 
 
 class TakeTheLockInside:
-    """What a type checker takes a generator function for, under a lock: nothing that can be called."""
+    """The type of a generator function under a lock: nothing that can be called."""
 
 
 class Kind(Enum):
@@ -143,7 +143,7 @@ def _flags(function: Any) -> int:
 
 
 def _wraps_async(function: Any) -> bool:
-    """Whether a plain function says that it is around an async one: then it may return what can be awaited."""
+    """Whether a plain function wraps an async one (`__wrapped__`): then it may return an awaitable."""
     function = _called(function)
     while (function := getattr(function, "__wrapped__", None)) is not None:
         if _kind(function) is Kind.ASYNC:
@@ -155,5 +155,5 @@ def _name(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
     name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
-    # Where it was defined says nothing to its reader; which class it is of does.
+    # The function it was defined in does not help the reader; its class does.
     return name.rpartition("<locals>.")[2]

@@ -1,8 +1,8 @@
 """The driver: carries the session protocol over an asyncio loop. It decides nothing.
 
 1. What one turn of the loop asks for is written at once, at the end of the turn.
-2. One timer, for whatever the protocol waits for next; of several drivers of one client, one for all (`heart`).
-3. A connection that was turned away from is heard no more; a parked one stays open until the sweep.
+2. One timer, for whatever is due next in the protocol; several drivers of one client share one (`heart`).
+3. Data of a connection that was dropped is ignored; a parked one stays open until the sweep.
 4. After a fork the child closes its copies of the parent's sockets, and sends nothing on them.
 """
 
@@ -27,9 +27,9 @@ from fencehold.locks.clock import Clock, clock
 from fencehold.locks.log import CONNECTIONS, Teller
 
 FLUSH_AT = 32
-"""Commands that are written before the turn is over: the server can begin while others are made."""
+"""So many commands are written before the turn is over: the server can begin while others are made."""
 PARKED_MAX = 8
-"""Connections that wait for the session to be taken up elsewhere; beyond, the oldest is closed."""
+"""Connections that stay open until the session is resumed elsewhere; beyond this, the oldest is closed."""
 
 
 class Connection(asyncio.Protocol):
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         self.wanted = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Said, not checked: the transports of other loops are no subclasses of asyncio's.
+        # Cast, not checked: the transports of other loops are no subclasses of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
         self._driver.on_made(self)
 
@@ -62,11 +62,11 @@ class Connection(asyncio.Protocol):
 
 
 class ConnectionLog:
-    """What the log is told of a connection, lost or back, and of its session.
+    """What is logged about a connection, lost or back, and about its session.
 
-    1. An outage is told when it begins, when it has lasted for as long as a call waits for the service, then each
-       time it has lasted twice as long, and when it is over.
-    2. A session that was resumed kept all it held. One that was not is told as a warning: all of that is lost.
+    1. An outage is logged when it begins, when it has lasted for as long as a call waits for the service, then
+       each time it has lasted twice as long, and when it is over.
+    2. A session that was resumed kept all it held. One that was not is logged as a warning: all of that is lost.
     """
 
     __slots__ = ("_down_at", "_session", "_tell_at_s", "_teller")
@@ -74,7 +74,7 @@ class ConnectionLog:
     def __init__(self, teller: Teller = CONNECTIONS) -> None:
         self._teller = teller
         self._session: Session | None = None
-        """The one that was carried last, itself: a server that has forgotten everything gives numbers again."""
+        """The last one itself, not its number: a server that has lost everything reuses numbers."""
         self._down_at: float | None = None
         self._tell_at_s = 0.0
 
@@ -99,9 +99,9 @@ class ConnectionLog:
             )
 
     def on_down(self, connection: NodeConnection, now: float) -> None:
-        """No connection carries the session, or could be made that would."""
+        """No connection carries the session, or a new one failed."""
         if self._session is None:
-            # The caller of connect is told by an error.
+            # The caller of connect gets the error.
             return
         if self._down_at is None:
             self._down_at, self._tell_at_s = now, connection.patience
@@ -139,7 +139,7 @@ class Driver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._heart: Heart | None = None
-        """What wakes it, if it is one of several of a client; then it has no timer of its own."""
+        """The shared timer, if it is one of several of a client; then it has no timer of its own."""
         self._acting = False
         # Looked up once: they are called in every turn of the loop.
         self._call_soon, self._act = loop.call_soon, self.act
@@ -152,7 +152,7 @@ class Driver:
         _drivers.add(self)
 
     def soon(self) -> None:
-        """Something was asked of the protocol: act on it when this turn of the loop is over, or now if alone."""
+        """There is a new request: send it when this turn of the loop is over, or now if it is alone."""
         if self._pipeline.is_lone:
             self._pipeline.is_lone = False
             self.act()
@@ -163,7 +163,7 @@ class Driver:
             self._call_soon(self._act)
 
     def act(self) -> None:
-        """Do what the protocol wants done."""
+        """Carry out the orders of the protocol, send its output, set its timer."""
         self._acting = False
         protocol = self.protocol
         while protocol.connection.orders:
@@ -178,7 +178,7 @@ class Driver:
             self._arm()
 
     def beat_with(self, heart: Heart) -> None:
-        """Be woken by a heart from here on."""
+        """Be woken by a heart from now on."""
         self._heart = heart
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +190,7 @@ class Driver:
         return self._timer_at
 
     def wake(self) -> None:
-        """Look at the clock now: it was moved, or a `sleep` is over."""
+        """Check the clock now: it was moved, or a `sleep` is over."""
         if self._timer is not None:
             self._timer.cancel()
         self._on_timer()
@@ -203,7 +203,7 @@ class Driver:
         self._timer, self._timer_at = None, -inf
 
     def lines(self) -> list[tuple[int, int]]:
-        """The local and the remote port of each open connection. Any thread may ask."""
+        """The local and the remote port of each open connection. Any thread may call it."""
         names = ("sockname", "peername")
         open_ = [connection.transport for connection in tuple(self._open) if connection.transport is not None]
         ends = [[transport.get_extra_info(name) for name in names] for transport in open_]
@@ -237,7 +237,7 @@ class Driver:
         if not self._open:
             self._idle.set()
         if connection.wanted:
-            # By TLS 1.3 a server that does not want our certificate says so when the connection is made already.
+            # In TLS 1.3 a server that rejects our certificate reports it after the connection was made.
             self._fail(connection, troubles.of_attempt(error) if isinstance(error, ssl.SSLError) else "")
 
     def on_forked(self) -> None:
@@ -348,12 +348,12 @@ is shared with the parent until then."""
 
 
 def drivers() -> list[Driver]:
-    """All of this process. Any thread may ask."""
+    """All of this process. Any thread may call it."""
     while True:
         try:
             return list(_drivers)
         except RuntimeError:
-            # Another thread made one meanwhile: look again.
+            # Another thread made one meanwhile: try again.
             continue
 
 

@@ -1,12 +1,12 @@
-"""Endpoints: in which order, and how soon, those of a service are tried.
+"""Endpoints: in which order, and how soon, the nodes of a service are tried.
 
-1. All endpoints are tried, one after the other, before any is waited for; but one that was found silent is passed
-   over for a second: to ask it again costs a whole turn, in which another node may have taken over.
-2. After a whole round in vain there is a pause: an exponential back-off up to a second, with jitter,
+1. All endpoints are tried, one after the other, before any pause; but one that did not respond is skipped for a
+   second: to try it again costs a whole turn, in which another node may have taken over.
+2. After a whole failed round there is a pause: an exponential back-off up to a second, with jitter,
    as clients that lost the same leader must not come back in one wave.
-3. A node that says who leads is believed for one try, at once; after a pause if it was tried because another said
-   so. It says so only of a leader that it has heard of since: so also if that one was found silent, which a leader
-   is, too, that waits for its journal.
+3. A node's hint who leads is followed for one try, at once; after a pause if the node itself was tried by a hint.
+   A node names only a leader that it has heard from since: so the hint is followed even if that leader did not
+   respond, as a leader that waits for its journal does not.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PAUSE_MAX_S = 1.0
 SILENT = "it did not answer"
 UNTRIED = "it was not tried yet"
 SILENT_S = 1.0
-"""For so long one that was found silent is passed over. By the clock: others may be slow to answer, too."""
+"""For so long one that did not respond is skipped. By the clock: others may be slow to respond, too."""
 
 
 class Rotation:
@@ -50,7 +50,7 @@ class Rotation:
         self._stray: tuple[Endpoint, str] | None = None
         """The last leader by a hint that was not among those given, and why it was not reached."""
         self.url = f"{scheme}://{','.join(map(str, endpoints))}"
-        """Where the service is, as it can be shown: no secret is in it."""
+        """The address of the service, to be shown: no secret is in it."""
         self.draw = draw
         """A random number between 0 and 1."""
         self._taken = self._next = 0
@@ -60,7 +60,7 @@ class Rotation:
         """Whether the last one was taken by a hint."""
         self._last = endpoints[0]
         self._silent: Endpoint | None = None
-        """The last one that said nothing."""
+        """The last one that did not respond."""
         self._silent_until = 0.0
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class Rotation:
         return self._endpoints[self._taken]
 
     def on_success(self) -> None:
-        """The last one taken serves: should it fail, it is the first to be tried again."""
+        """The last one taken serves: if it fails, it is the first to be tried again."""
         self._failures = 0
         self._next = self._taken
         self._silent = None
@@ -93,7 +93,7 @@ class Rotation:
         self._stray = None
 
     def on_silent(self, now: float) -> None:
-        """The last one taken says nothing: another is to be tried first."""
+        """The last one taken does not respond: another is to be tried first."""
         self._next = (self._taken + 1) % len(self._endpoints)
         self._silent, self._silent_until = self._last, now + SILENT_S
 
@@ -138,7 +138,7 @@ class Rotation:
         """Seconds to wait before the next try, after one that failed."""
         self._failures += 1
         rounds, rest = divmod(self._failures, len(self._endpoints))
-        # Two nodes that each take the other for the leader are not to be asked in a tight circle.
+        # Two nodes that each take the other for the leader must not be tried in a tight loop.
         if not self._was_hinted if self._hint is not None else rest:
             return 0.0
         longest = min(PAUSE_MAX_S, PAUSE_FIRST_S * 2 ** min(rounds, 16))

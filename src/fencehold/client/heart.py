@@ -1,12 +1,12 @@
 """The heart of a client with sessions in several shards: one timer for all of them.
 
-1. Each session is kept alive as ever, by its own protocol over its own connection, and trusted for itself (G7).
-   Only the timer is one: drivers that join have none of their own.
+1. Each session is kept alive by its own protocol over its own connection, and trusted on its own (G7). Only the
+   timer is shared: drivers that join have none of their own.
 2. It goes off when the first of them is due, and wakes those that are. When a keep-alive is among what is due,
-   those that would be due soon are sent, too: earlier is always safe. So after a few beats all go out together, in
-   one turn of the loop, with one write per connection.
+   those that would be due soon are sent, too: earlier is always safe. So after a few beats all are sent together,
+   in one turn of the loop, with one write per connection.
 3. Each driver is woken by a callback of its own, and writing never waits: a connection that hangs, a shard that is
-   away, or a mistake in one delays no other.
+   down, or an error in one delays no other.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class Heart:
         """How often it went off."""
 
     def join(self, driver: "Driver") -> None:
-        """Wake this driver from here on."""
+        """Wake this driver from now on."""
         if driver not in self._drivers:
             self._drivers.append(driver)
             driver.beat_with(self)
@@ -40,7 +40,7 @@ class Heart:
             self._drivers.remove(driver)
         if not self._drivers and self._timer is not None:
             self._timer.cancel()
-            # Forgotten, too: a driver that joins later would wait for it.
+            # Reset, too: a driver that joins later would wait for it.
             self._timer, self._at = None, inf
 
     def expect(self, instant: float, now: float) -> None:
@@ -59,7 +59,7 @@ class Heart:
         for driver in drivers:
             now = driver.clock()
             if driver.due_at() <= now or (is_alive and driver.protocol.hasten(now)):
-                # By itself: whatever goes wrong there is no concern of the others.
+                # In a callback of its own: an error there must not affect the others.
                 self._loop.call_soon(driver.wake)
             else:
                 self.expect(driver.due_at(), now)

@@ -1,7 +1,7 @@
-"""Pages of LOCK.INFO: what there is to know of a name, page by page up to a limit. Sans I/O.
+"""Pages of LOCK.INFO: the holders and waiters of a name, page by page up to a limit. Sans I/O.
 
 1. A name may have thousands of holders and waiters, and a reply has a bound: each brings some, and a cursor.
-2. Read is up to as many as there were when the reading began: who comes meanwhile cannot make it go on for ever.
+2. It reads as many as there were when it began: clients that come meanwhile cannot keep it reading for ever.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from fencehold.errors import UsageError
 from fencehold.locks.views import EXPLAIN_LIMIT, Explanation, explanation
 
 _PAGE_MAX = 1_000
-"""How many holders, and waiters, the service tells at a time."""
+"""How many holders, and waiters, the service sends at a time."""
 
 _LISTS = ((b"holds", b"hold_count", b"holds_cursor"), (b"waiters", b"waiter_count", b"waiters_cursor"))
 
 
 class InfoPages:
-    """One reading of a name: ask `words()`, `take` the reply, until there are no more words."""
+    """One reading of a name: send `words()`, `take` the reply, until there are no more words."""
 
     def __init__(self, name: str, limit: int | None = EXPLAIN_LIMIT, *, stale: bool = False) -> None:
         """`limit`: of holders, and of waiters; None for all."""
@@ -30,9 +30,9 @@ class InfoPages:
         """The first reply; its lists grow with the others."""
 
     def words(self) -> bytes | None:
-        """What to ask next; None: all that was wanted is there."""
+        """The next command; None: all that was wanted is there."""
         if self._view is None:
-            # Not said if it goes without saying: a server that knows of no pages tells all.
+            # Left out if it is the default: a server that knows of no pages sends all.
             count = () if self._limit == EXPLAIN_LIMIT else ("COUNT", self._page(0))
             return command("LOCK.INFO", self._name, *count, *self._last)
         wanted = [(items, cursor) for items, _, cursor in self._unread()]
@@ -45,7 +45,7 @@ class InfoPages:
         return command("LOCK.INFO", self._name, *cursors, *count, *self._last)
 
     def take(self, reply: dict[bytes, Any]) -> None:
-        """Take the reply to what was asked."""
+        """Take the reply to the last command."""
         if self._view is None:
             self._view = reply
             return
@@ -57,7 +57,7 @@ class InfoPages:
         """What was read."""
         view = dict(self._view or {})
         for items, count, _ in _LISTS:
-            # How many there were at first: who came or went since is left out of the account.
+            # How many there were at first: those that came or went since are not counted.
             view[count] = max(view.get(count, 0), len(view[items]))
             view[items] = view[items][: self._limit]
         return explanation(view)

@@ -1,8 +1,8 @@
-"""A grant of several parts, each made by a shard of its own: what names of several shards are held by.
+"""A grant of several parts, each made by a shard of its own: the grant of names of several shards.
 
 1. It is trusted for as long as each of its parts is.
-2. To lose one part is to lose all: nobody works on with some of the names. The other parts are released.
-3. Each name has the fence of its part. There is none for all of them, and to ask for one is a mistake.
+2. To lose one part is to lose all: work must not continue with some of the names. The other parts are released.
+3. Each name has the fence of its part. There is none for all of them, and asking for one raises `UsageError`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class JointGrant(Grant):
     __slots__ = ("_release", "parts")
 
     def __init__(self, terms: Terms, parts: Sequence[Grant], release: Callable[[Grant], object]) -> None:
-        """`release`: has a part released that is not wanted any more."""
+        """`release`: has a part released that is no longer wanted."""
         super().__init__(terms, 0, parts[0].trust)
         self.parts = tuple(parts)
         self._release = release
@@ -55,7 +55,7 @@ class JointGrant(Grant):
         return HoldLost(f"{self.terms.label} are lost: {reason}", names=self.terms.names, fence=0, reason=reason)
 
     def on_releasing(self) -> None:
-        """From here on it is not trusted, whatever becomes of its parts."""
+        """From now on it is not trusted, whatever becomes of its parts."""
         self.ending = "released"
         self.on_lost = None
         for part in self.parts:

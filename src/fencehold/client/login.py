@@ -1,9 +1,9 @@
-"""Who asks: a user and a secret, or a token, said in the URL, in the environment, or in files.
+"""The login of a client: a user and a secret, or a token, from the URL, the environment, or files.
 
-1. What the URL says wins. Otherwise it is a token, or a user with a secret: from the environment, or from the file
-   that the environment or the configuration names, so that no secret needs to stand in a URL.
-2. A token goes the way of a secret: its user is called `token`.
-3. What is said here is in no message and no `repr`.
+1. The URL wins. Otherwise it is a token, or a user with a secret: from the environment, or from the file that the
+   environment or the configuration names, so that a URL needs no secret.
+2. A token is sent like a secret: its user is called `token`.
+3. No secret is in a message or a `repr`.
 """
 
 import os
@@ -29,7 +29,7 @@ NOTHING = LoginFiles()
 
 
 def login_of(user: str, secret: str, files: LoginFiles = NOTHING) -> Login:
-    """The login to use, where a URL says this.
+    """The login to use, with this user and secret from the URL.
 
     Raises:
         UsageError: a file cannot be read, or is empty.
@@ -43,12 +43,12 @@ def login_of(user: str, secret: str, files: LoginFiles = NOTHING) -> Login:
 
 
 def words_of(login: Login) -> tuple[str, ...]:
-    """What a greeting says of who asks."""
+    """The words of the greeting that authenticate the client."""
     return ("AUTH", login.user or "default", login.password) if any(login) else ()
 
 
 def _said(variable: str, file: str) -> str:
-    """What a variable says, or the file that its neighbour names, or the one that the configuration names."""
+    """The value of a variable, or the content of the file named by `…_FILE`, or by the configuration."""
     if said := os.environ.get(variable):
         return said
     path = os.environ.get(f"{variable}_FILE") or file
@@ -68,5 +68,5 @@ def read_secret(path: Path) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"cannot read a secret from {path}: {reason}") from None
     if not secret:
-        raise UsageError(f"a secret is to be in {path}, whose first line is empty")
+        raise UsageError(f"{path} must contain a secret, but its first line is empty")
     return secret

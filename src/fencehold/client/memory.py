@@ -1,11 +1,11 @@
 """`memory://`: the whole service inside this process, for tests and for programs that are one process.
 
-1. It is the real server on a thread of its own, on a loopback port of its own, over memory: all verbs, both tiers,
-   the same guarantees. Nothing survives the process, and no other process takes part.
-2. It is there while a client is: the first one starts it, the last one ends it, and nothing is left. `memory://a`
-   and `memory://b` are two.
-3. Fences begin at the time of day in microseconds, so they grow from one life of it to the next, too, as far as
-   that clock goes on.
+1. It is the real server on a thread of its own, on a loopback port of its own, over memory: all kinds of locks,
+   both tiers, the same guarantees. Nothing survives the process, and no other process takes part.
+2. It runs while there is a client: the first one starts it, the last one ends it, and nothing is left.
+   `memory://a` and `memory://b` are two.
+3. Fences begin at the time of day in microseconds, so they grow from one run of it to the next, too, as long as
+   that clock moves forward.
 4. A child process has its own: it shares nothing with its parent but the URL.
 """
 
@@ -56,7 +56,7 @@ class _Hosts:
             return host
 
     def leave(self, host: _Host) -> None:
-        """Not needed any more by one who entered; it may take a moment."""
+        """A user that entered has left; this may take a moment."""
         with self._changing:
             host.users -= 1
             if not host.users and self._hosts.get(host.url) is host:
@@ -71,7 +71,7 @@ class _Hosts:
 
 
 class HostedChannel(Channel):
-    """A channel to the service of this process by the name of a URL, which is there for as long as it is open."""
+    """A channel to the service of this process with a given URL, which runs for as long as the channel is open."""
 
     __slots__ = ("_has_left", "_host")
 
@@ -92,7 +92,7 @@ class HostedChannel(Channel):
         try:
             await super().close()
         finally:
-            # Once: others may be on the same host.
+            # Once: other channels may use the same host.
             if not self._has_left:
                 self._has_left = True
                 await asyncio.shield(asyncio.to_thread(_hosts.leave, self._host))

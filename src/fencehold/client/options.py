@@ -1,8 +1,8 @@
-"""What a caller can say: of a lock, of a job, and how it is told that it cannot be meant so.
+"""The options of locks, of jobs and of `connect`, and the errors for wrong ones.
 
 1. The options of locks are declared here once, for both clients; what only one has is in its signatures.
-2. Of an option that is misplaced or mistyped, and of `with` for `async with`, Python's own errors name our
-   insides. Ours say what was probably meant.
+2. For an option that is misplaced or mistyped, and for `with` instead of `async with`, Python's own errors name
+   our internals. Ours say what was probably meant.
 """
 
 import difflib
@@ -34,42 +34,42 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Busy: TypeAlias = Literal["skip", "wait", "raise"]
-"""What to do when another runs the job: nothing, wait for it to end, or raise `LockTimeout`."""
+"""What to do when another process runs the job: nothing, wait for it to end, or raise `LockTimeout`."""
 
 OnUnavailable: TypeAlias = Literal["raise", "proceed"]
-"""What happens to an acquire for EFFICIENCY whose source is away: it fails, or goes on without a lock."""
+"""What happens to an acquire for EFFICIENCY whose source is unavailable: it fails, or proceeds without a lock."""
 
 _USE_ASYNC = "use `async with`: this belongs to the async client (fencehold.connect() makes the blocking one)"
 _USE_PLAIN = "use `with`: this belongs to the blocking client (fencehold.aio.connect() makes the async one)"
 
 
 class Options(TypedDict, total=False):
-    """What can be said of every lock, but for its timeout and its tier, which decide what comes of it."""
+    """The options of every lock, except for its timeout and its tier, which decide the type of the result."""
 
     ttl: Duration | None
     meta: Meta
 
 
 class MultiOptions(Options, total=False):
-    """What can be said of a lock on several names."""
+    """The options of a lock on several names."""
 
     shared: bool
 
 
 class SeveralOptions(MultiOptions, total=False):
-    """What can be said of a lock on several names, and only of that."""
+    """The options of a lock on several names, with those that only it has."""
 
     across_shards: bool
 
 
 class LockOptions(MultiOptions, total=False):
-    """What can be said of a lock on one name."""
+    """The options of a lock on one name."""
 
     delay: Duration
 
 
 class ConnectOptions(TypedDict, total=False):
-    """What can be said to `connect`, but for where and when."""
+    """The options of `connect`, except for `url` and `lazy`."""
 
     correctness: str | None
     efficiency: str | None
@@ -86,7 +86,7 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class Runs(NamedTuple):
-    """How long runs of a job may take, and are kept from the others, in seconds."""
+    """How long a run of a job may take, and keeps others from running, in seconds."""
 
     at_most: float
     at_least: float
@@ -95,10 +95,10 @@ class Runs(NamedTuple):
 
     @classmethod
     def checked(cls, at_most: Duration, at_least: Duration, busy: Busy) -> "Runs":
-        """What was said of a job, if it makes sense.
+        """The options of a job, if they make sense.
 
         Raises:
-            UsageError: it does not.
+            UsageError: they do not.
         """
         if busy not in ("skip", "wait", "raise"):
             raise UsageError(f"busy is 'skip', 'wait' or 'raise', not {busy!r}")
@@ -107,13 +107,13 @@ class Runs(NamedTuple):
 
 
 def by_name(function: Callable[P, R]) -> Callable[P, R]:
-    """A function whose options go by name: a wrong call is told which there are.
+    """A function whose options go by name: the error of a wrong call says which there are.
 
     Options that are declared by a `TypedDict` are part of its signature, and others are refused.
     """
     signature = _unpacked(inspect.signature(function))
     known = frozenset(signature.parameters)
-    # What is called on a client is declared by its verbs, a class that no caller knows.
+    # Methods of a client are declared by `Verbs`, a class that callers do not know.
     called = f"Client.{function.__name__}" if "self" in known else function.__name__
 
     @wraps(function)
@@ -148,14 +148,14 @@ def _unpacked(signature: inspect.Signature) -> inspect.Signature:
 
 
 def _default(hint: object) -> object:
-    """What an option is when it is not said; an ellipsis: what its function says."""
+    """The default of an option; an ellipsis: the default is its function's."""
     return None if type(None) in get_args(hint) else ...
 
 
 def _wrong(
     name: str, signature: inspect.Signature, args: tuple[object, ...], options: dict[str, object]
 ) -> str | None:
-    """What is wrong with the call itself; None if it is something else that failed."""
+    """What is wrong with the call itself; None if something else failed."""
     try:
         signature.bind(*args, **options)
     except TypeError as error:

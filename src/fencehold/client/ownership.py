@@ -1,4 +1,4 @@
-"""Which holds a lock has made, and for whom: so that `release` and the end of a body find the right one."""
+"""Which holds a lock has made, and for which task or thread: so that `release` and the end of a body find them."""
 
 from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ class Holds(Generic[Held]):
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[Any, list[Held]] = WeakKeyDictionary()
-        """Weak: what a task or thread has left behind is nobody's."""
+        """Weak: what an ended task or thread has left behind has no owner."""
 
     def add(self, who: Any, hold: Held) -> None:
         """The lock made a hold for this task or thread."""
@@ -43,7 +43,7 @@ class Holds(Generic[Held]):
         return holds[-1] if holds else None
 
     def drop(self, who: Any, hold: Held) -> None:
-        """Know it no longer."""
+        """Remove it."""
         holds = [other for other in self.of(who) if other is not hold]
         if holds:
             self._made[who] = holds
@@ -52,11 +52,11 @@ class Holds(Generic[Held]):
 
 
 class Bodies(Generic[Entering]):
-    """The bodies of a lock's `with` statements that are not over, and who entered each.
+    """The bodies of a lock's `with` statements that are not over, and which task or thread entered each.
 
-    A body may be left by another than entered it: a generator that is closed elsewhere, an exit stack that is
-    passed on. Where the bodies that are open are all of one task or thread, the last of them is meant. Where they
-    are of several, nobody can tell: to guess would release what somebody else works under.
+    A body may be left by another task or thread than entered it: a generator that is closed elsewhere, an exit
+    stack that is passed on. If all open bodies are of one task or thread, the last of them is meant. If they are
+    of several, it is not known which: to guess would release a hold that another one works under.
     """
 
     __slots__ = ("_open",)
@@ -69,10 +69,10 @@ class Bodies(Generic[Entering]):
         self._open.setdefault(who, []).append(body)
 
     def last(self, who: Any, error: BaseException | None) -> tuple[Any, Body[Entering]] | None:
-        """Which body is over, with this error or none, and who entered it.
+        """Which body is over, with this error or none, and which task or thread entered it.
 
         Raises:
-            UsageError: that cannot be told. An error of the body's own gets a note instead, and this is None.
+            UsageError: that is not known. An error of the body's own gets a note instead, and this returns None.
         """
         if who not in self._open:
             others = list(self._open)
@@ -85,7 +85,7 @@ class Bodies(Generic[Entering]):
             who = others[0]
         bodies = self._open[who]
         while bodies[-1].is_over and len(bodies) > 1:
-            # Its end was interrupted before it could take note of that.
+            # Its end was interrupted before this was recorded.
             bodies.pop()
         return who, bodies[-1]
 
@@ -99,7 +99,7 @@ class Bodies(Generic[Entering]):
             self._open.pop(who, None)
 
     def of(self, who: Any) -> list[Entering]:
-        """What a task or thread has by being inside."""
+        """The holds of the bodies that a task or thread is inside of."""
         return [body.hold for body in self._open.get(who, ())]
 
 
@@ -113,24 +113,24 @@ def _not_entered(who: object, others: int) -> UsageError:
 
 
 class Levels(Generic[Held]):
-    """How often each task or thread has taken the names it may take again, by whatever lock object of a client.
+    """How often each task or thread has acquired re-entrant names, by any lock object of a client.
 
-    A level is that of a body, which is left with it, or of an acquire, which a release leaves.
+    A level belongs to a body, and is left with it, or to an acquire, and is left by a release.
     """
 
     __slots__ = ("_taken",)
 
     def __init__(self) -> None:
         self._taken: WeakKeyDictionary[Any, dict[str, tuple[Held, list[Body[Any] | None]]]] = WeakKeyDictionary()
-        """Weak: what a task or thread has left behind is nobody's."""
+        """Weak: what an ended task or thread has left behind has no owner."""
 
     def held(self, who: Any, name: str) -> Held | None:
-        """What this task or thread has the name by; it may be lost."""
+        """The hold of this task or thread on the name; it may be lost."""
         level = self._taken.get(who, {}).get(name)
         if level is None:
             return None
         if level[0]._grant.ending == "released":
-            # Not by its lock, or that was interrupted before it could take note.
+            # Not by its lock, or that was interrupted before it could record it.
             self.go_back(who, name, 0)
             return None
         return level[0]
@@ -151,7 +151,7 @@ class Levels(Generic[Held]):
             self._taken.get(who, {}).pop(name, None)
 
     def is_last(self, who: Any, name: str, body: Body[Any]) -> bool:
-        """Whether there is no level left when this body is over; not, if its level was left before."""
+        """Whether there is no level left when this body is over; False, if its level was left before."""
         levels = self._levels(who, name)
         return body in levels and not _without(levels, body)
 

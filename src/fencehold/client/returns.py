@@ -1,10 +1,10 @@
-"""Returns: what tasks and threads have released in one shard, and that shard may not know yet.
+"""Returns: what tasks and threads have released in one shard, and which that shard may not know yet.
 
-On one connection a release arrives before what is asked after it. Over the connections to two shards it may not:
+On one connection a release arrives before later requests. Over the connections to two shards it may not:
 for a moment the service would see a task that holds something in one shard and waits in another, though it is
-about to hold nothing. That could look like a deadlock, and is none. So a task that asks while its release to
-another shard is not answered asks as a stranger: nothing it holds elsewhere is known to be its own while it waits.
-A release that may have failed counts as under way for as long as the hold could last.
+about to hold nothing. That could look like a deadlock, and is none. So a task that acquires while its release to
+another shard is not answered does so as a new owner: what it holds elsewhere is not attributed to it while it
+waits. A release that may have failed counts as in flight for as long as the hold could last.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from fencehold.locks.clock import Clock
 from fencehold.locks.trust import Grant, Trust
 
 _OWNERS_MAX = 4_096
-"""Owners of which something is remembered before those that are over are looked for."""
+"""Owners that are remembered before those without a pending release are pruned."""
 
 
 class Returns:
@@ -33,7 +33,7 @@ class Returns:
             released.add_done_callback(partial(self._on_done, grant))
 
     def has_elsewhere(self, owner: bytes, here: Trust) -> bool:
-        """Whether a release of this owner, other than in the session it asks in now, may not have arrived."""
+        """Whether a release of this owner may not have arrived, other than in the session of its new request."""
         if owner not in self._open:
             return False
         self._prune(owner)

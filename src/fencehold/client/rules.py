@@ -1,6 +1,6 @@
 """Rules: which tier a name is for, whatever a caller says.
 
-1. A rule is a name, or a beginning of names with a `*` at its end. Of several that match, the longest says.
+1. A rule is a name, or a prefix of names with a `*` at its end. Of several that match, the longest counts.
 2. A name that is CORRECTNESS by a rule is always that: EFFICIENCY is refused, before anything happens.
    Asking for more than a rule says is never wrong.
 """
@@ -13,12 +13,12 @@ from fencehold.types import Tier
 
 
 class Rules(NamedTuple):
-    """What was said about names; the longest first."""
+    """The rules; the longest first."""
 
     rules: tuple[tuple[str, Tier], ...] = ()
 
     def tier(self, name: str) -> Tier | None:
-        """What is said about a name; None if nothing is."""
+        """The tier of a name by the rules; None if no rule matches."""
         for pattern, tier in self.rules:
             if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
                 return tier

@@ -13,7 +13,7 @@ class GROUND(Ground):
         fair=True,
         survives_failover=False,
         frees_on_crash=1.0,
-        clocks="durations by monotonic clocks; for fences of a later process, that the time of day goes on",
+        clocks="durations by monotonic clocks; for fences of a later process, that the time of day moves forward",
         shared=True,
         semaphores=True,
         at_least=True,

@@ -1,4 +1,4 @@
-"""Carriers around another: everything is handed on, but for what a precaution changes."""
+"""Carriers around another: every call is passed on, except for what a precaution changes."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ _LOG_EVERY_S = 10.0
 
 
 class OuterCarrier:
-    """Everything is handed on to the carrier within."""
+    """Every call is passed on to the carrier within."""
 
     def __init__(self, within: Carrier) -> None:
         self.within = within
@@ -87,14 +87,14 @@ def channel_of(carrier: Carrier) -> Channel | None:
 class LazyCarrier(OuterCarrier):
     """A carrier that is made when it is first used: for a client that is connected lazily.
 
-    1. Until then nothing is connected to, no loop is needed, and what it guarantees is known all the same: locks,
+    1. Until then nothing is connected to, no loop is needed, and what it guarantees is known anyway: locks,
        elections and decorators can be made of it while a module is imported.
     2. It belongs to the loop that runs when it is first used.
     3. A process that was forked before that has one of its own, like any other.
     """
 
     def __init__(self, make: Callable[[], Carrier], guarantees: Guarantees) -> None:
-        # Not `within`: it is found missing, and made then, so that later uses cost no more than of any other.
+        # Not `within`: it is made when the lookup fails, so that later uses cost no more than those of any other.
         self._make = make
         self._guarantees = guarantees
         self._is_closed = False
@@ -127,15 +127,15 @@ class LazyCarrier(OuterCarrier):
 
 
 class BreakerCarrier(OuterCarrier):
-    """A carrier with a circuit breaker: a backend that is away is asked once in a while, and not by everybody.
+    """A carrier with a circuit breaker: an unreachable backend is probed now and then, not tried by every caller.
 
-    1. While the breaker is open, what is asked ends at once as `Unavailable`, which is true: certainly nothing
+    1. While the breaker is open, requests fail at once with `Unavailable`, which is true: certainly nothing
        happened.
-    2. What is had already is none of its business: to release, to extend, to close always goes through.
-    3. The probe is a question that changes nothing, and never an acquire: that might wait for its turn for hours,
-       on a backend that is there, with everybody else turned away. Its caller goes on if the probe was answered.
-    4. A refusal is an answer. So is a time that ran out while others had the name, and so is BUSY.
-    5. Threads ask by themselves only while it is closed: each would find out for itself that nobody answers.
+    2. It does not concern what is held already: release, extend and close always go through.
+    3. The probe is a read that changes nothing, and never an acquire: that might wait in the queue for hours, on a
+       backend that responds, while all other callers are refused. Its caller proceeds if the probe was answered.
+    4. A refusal is a response. So is a timeout while others held the name, and so is BUSY.
+    5. Threads send requests themselves only while it is closed: otherwise each would have to wait for a timeout.
     """
 
     def __init__(self, within: Carrier, breaker: CircuitBreaker, probe_s: float) -> None:
@@ -144,7 +144,7 @@ class BreakerCarrier(OuterCarrier):
         self._probe_s = probe_s
         """How long a probe may take."""
         self._why = ""
-        """What was said when it was last not reached."""
+        """The error when it could not be reached the last time."""
 
     @property
     def at_once(self) -> AtOnce | None:
@@ -162,7 +162,7 @@ class BreakerCarrier(OuterCarrier):
         return await self._told(permit, self.within.explain(name, stale=stale, limit=limit))
 
     async def _permit(self, name: str) -> Permit:
-        """Leave to ask; if need be, after a probe."""
+        """A permit to send a request; if need be, after a probe."""
         permit = self._breaker.ask(self.clock())
         if permit is not None and permit.is_probe:
             await self._told(permit, self._probe(name))
@@ -183,11 +183,11 @@ class BreakerCarrier(OuterCarrier):
         except (Unavailable, OutcomeUnknown):
             raise
         except FenceholdError:
-            # Whatever it objects to, it is there; and it is not for the probe to say so.
+            # Whatever it objects to, it responds; and it is not for the probe to report.
             return
 
     async def _told(self, permit: Permit, asked: Awaitable[Result]) -> Result:
-        """What comes of it, which the breaker is told."""
+        """The result, after reporting the outcome to the breaker."""
         try:
             result = await asked
         except (Overloaded, Moved):
@@ -212,7 +212,7 @@ class BreakerCarrier(OuterCarrier):
     def _on_unreached(self, permit: Permit, why: str) -> None:
         channel = channel_of(self.within)
         if channel is not None and channel.shards is not None:
-            # One shard is away, and the others are asked as before.
+            # One shard is unreachable, and the others are used as before.
             self._breaker.on_withdrawn(permit)
             return
         self._why = why
@@ -229,7 +229,7 @@ class BreakerCarrier(OuterCarrier):
 
 
 class _HeardAtOnce:
-    """Asking by a thread, of which the breaker is told what was heard; what was not is asked anew on the loop."""
+    """Requests of a thread: responses are reported to the breaker; without one, the loop repeats the request."""
 
     __slots__ = ("_breaker", "_within")
 
@@ -256,7 +256,7 @@ class _HeardAtOnce:
 
 
 class Unprotected(Grant):
-    """What somebody goes on with who has nothing."""
+    """The grant of a caller that proceeds without a lock."""
 
     __slots__ = ()
 
@@ -268,23 +268,24 @@ class Unprotected(Grant):
         super().__init__(terms, 0, trust)
 
     def safe_for(self, now: float) -> float:
-        """What a lock would be good for, again and again: it bounds calls, which a time without end does not."""
+        """The trust of a fresh lock, at every call: it bounds calls, which an infinite time does not."""
         return 0.0 if self.ending else self.trust.ttl
 
 
 def unassured(given: Guarantees) -> Guarantees:
-    """What is guaranteed to those who may go on without a lock."""
+    """What is guaranteed to callers that may proceed without a lock."""
     return given._replace(linearizable=False, fenced=False, fence_survives_failover=False, fair=False)
 
 
 class ProceedCarrier(OuterCarrier):
-    """A carrier that lets its callers go on without a lock when there is nobody to ask. For EFFICIENCY only.
+    """A carrier that lets its callers proceed without a lock when the backend is unavailable. For EFFICIENCY only.
 
-    1. A caller that goes on so is told: the claim is not protected, and its guarantees never promised one holder.
-    2. Only for want of an answer does anyone go on. A refusal stays one: who is told that another has the name
-       does not go on, and neither does who is not let in, which would be for ever. One who is told that the
-       service is busy has heard nothing of the name, and goes on, too; but not before it was asked again for as
-       long as its timeout allows, or the connect timeout if that is less.
+    1. A caller that proceeds so can see it: the claim is not protected, and its guarantees never promised one
+       holder.
+    2. A caller proceeds only for want of an answer. A refusal stays one: a caller does not proceed when another
+       holds the name, nor when its credentials are rejected, as that would be for ever. BUSY says nothing about
+       the name, so the caller proceeds, too; but not before the request was retried for as long as its timeout
+       allows, or the connect timeout if that is less.
     3. A claim without a lock is never lost, and there is nothing to release.
     4. It is logged, but not as often as it happens.
     """
@@ -292,7 +293,7 @@ class ProceedCarrier(OuterCarrier):
     def __init__(self, within: Carrier, ttl: float) -> None:
         super().__init__(within)
         self._ttl = ttl
-        """What a lock that is kept alive is good for, in seconds."""
+        """How long a lock that is kept alive is trusted, in seconds."""
         self._log_at = -inf
         self._unsaid = 0
         """How often it happened since it was last logged."""
@@ -326,7 +327,7 @@ class ProceedCarrier(OuterCarrier):
             await self.within.extend(grant, ttl)
 
     async def ready(self) -> None:
-        # Who goes on without it can begin without it.
+        # A caller that can proceed without it can begin without it.
         try:
             await self.within.ready()
         except Unavailable as error:
@@ -342,7 +343,7 @@ class ProceedCarrier(OuterCarrier):
 
 
 class _Protected:
-    """Asking by a thread, for which there is no going on without: that is found out on the loop."""
+    """Requests of a thread. Proceeding without a lock is decided on the loop only."""
 
     __slots__ = ("_within",)
 

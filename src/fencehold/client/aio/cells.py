@@ -1,14 +1,14 @@
-"""The carriers to the cells of a service that has several: which one a name goes by, and each with its session.
+"""The carriers to the cells of a service that has several: which one serves a name, and each with its session.
 
-1. A name goes to its home by the newest map that any cell has told. Who is told that a name is at home elsewhere
-   reads the map there and asks the right cell, within the timeout of the acquire.
-2. A session is opened in a cell when it is first needed. A cell that is away is an `Unavailable` for its own
-   names, at once from the second time on, and no concern of the others. Before that is said the other cells are
-   asked for a newer map: another may have been promoted.
-3. While a home moves, it is asked again in a moment, for as long as the acquire may take. Who waited is in line
-   anew.
+1. A name is routed to its home by the newest map that any cell has sent. A client that gets ELSEWHERE for a name
+   reads that cell's map and retries at the right cell, within the timeout of the acquire.
+2. A session is opened in a cell when it is first needed. A cell that is unreachable is an `Unavailable` for its
+   own names, at once from the second time on, and does not affect the others. Before that is raised the other
+   cells are asked for a newer map: another may have been promoted.
+3. While a home moves, the request is retried after a pause, for as long as the acquire may take. A waiter joins
+   the queue anew.
 4. What was granted is extended and released where it was granted, wherever the home is by now.
-5. The names of one request are at home in one cell, or it is refused before anything is asked.
+5. The names of one request are at home in one cell, or it is refused before anything is sent.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 READ = command("CELL.MAP", "STALE")
 _PAUSE_S, _PAUSE_S_MAX = 0.02, 0.5
 _HOPS_AT_ONCE = 3
-"""How often it is asked elsewhere without a pause: more is a circle, of maps that differ for a moment."""
+"""How many redirects are followed without a pause: more is a loop, of maps that differ for a moment."""
 _TRUSTS_MAX = 256
 _decode = msgspec.json.Decoder(CellMap).decode
 
 
 class CellChannels:
-    """A carrier for each cell that was used. In the place of the channels to shards, which it hands on to."""
+    """A carrier for each cell that was used. In the place of the channels to shards, which it delegates to."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class CellChannels:
         return found
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
-        """Acquire where the names are at home, wherever that turns out to be."""
+        """Acquire where the names are at home, following redirects."""
         clock = self._near.clock
         until = None if terms.timeout is None else clock() + terms.timeout
         cell, hops, pause_s = self._cell_of(terms.names), 0, _PAUSE_S
@@ -158,7 +158,7 @@ class CellChannels:
         return cells[0]
 
     def _next(self, cell: str, names: Sequence[str], by_word: str) -> str:
-        """Where to go from a cell that said where; by the map, unless that is what led there."""
+        """Where to go after a redirect by a cell: by the map, unless the map is what led to that cell."""
         by_map = self._cell_of(names)
         return by_word if by_map == cell and by_word in self.map.by_name else by_map
 
@@ -181,7 +181,7 @@ class CellChannels:
             self.map = self.map.newest(found[1])
 
     async def _promoted(self, cell: str, names: Sequence[str], away: Unavailable) -> str:
-        """Where names are at home that were, until lately, in a cell that is away.
+        """Where names are at home now that were in a cell that is unreachable.
 
         Raises:
             Unavailable: still there, as far as the other cells know.
@@ -206,7 +206,7 @@ class CellChannels:
         if far is None:
             self._near.check_open()
             far = self._far[cell] = self._make(self.map.by_name[cell])
-            # One for all: a task is the same owner wherever it asks.
+            # Shared: a task is the same owner in every cell.
             far[1].owners = self._near.owners
         return far
 

@@ -1,8 +1,8 @@
-"""The channel: the carrier to the service. The short way from the verbs to the session protocol, and back by a
-future.
+"""The channel: the carrier to the service. The short way from the client's calls to the session protocol, and back
+by a future.
 
-Where the service has several shards, this one is to the first of them, and hands what is about others to `shards`;
-where it is one of several cells, all that is about names to `cells`. It learns of both by the greeting.
+Where the service has several shards, this one is to the first of them, and passes requests for others to `shards`;
+where it is one of several cells, all requests about names to `cells`. It learns of both by the greeting.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ Told = TypeVar("Told")
 
 
 class Channel:
-    """One protocol, its driver, and the loop both live on."""
+    """One protocol, its driver, and the loop of both."""
 
     at_once = None
 
@@ -61,7 +61,7 @@ class Channel:
         make_shard: "Callable[[int], Channel] | None" = None,
         make_cell: "Callable[[Cell], tuple[Carrier, Channel]] | None" = None,
     ) -> None:
-        """`make_shard`, `make_cell`: make a channel to another one; None: this stays where it is."""
+        """`make_shard`, `make_cell`: make a channel to another one; None: this one never redirects."""
         self.driver = driver
         self._make_shard, self._make_cell = make_shard, make_cell
         self.shards: ShardChannels | CellChannels | None = None
@@ -78,7 +78,7 @@ class Channel:
         protocol.on_busy = overloaded
 
     async def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
-        """Acquire for a task, or for an owner made `anew`. Whatever ends the waiting, nothing stays behind."""
+        """Acquire for a task, or for an owner made `anew`. However the wait ends, nothing stays behind."""
         if self.shards is not None:
             return await self.shards.acquire(terms, who, owner)
         future = self._promise()
@@ -94,7 +94,7 @@ class Channel:
         return await shards.acquire(terms, who, owner)
 
     async def acquire_here(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
-        """As `acquire`, of this one of several shards."""
+        """As `acquire`, in this one of several shards."""
         future = self._promise()
         request = self.protocol.acquire(terms, owner or self.owners.of(who), future, self.clock())
         self.driver.soon()
@@ -164,7 +164,7 @@ class Channel:
         return Watch(self, name, is_wanted=lambda event: views.may_concern(event, name), is_one=True)
 
     async def _at_home(self, name: str, ask: "Callable[[Channel], Awaitable[Told]]") -> Told:
-        """Ask where a name is at home; if it has moved meanwhile, there."""
+        """Send a request to the home of a name; if that has moved meanwhile, to the new home."""
         channel = await self.home_of(name)
         if isinstance(self.shards, ShardChannels):
             return await self.shards.ask(name, ask)
@@ -184,7 +184,7 @@ class Channel:
         return self if self.shards is None else self.shards.of((name,))
 
     async def newest_home_of(self, name: str) -> "Channel":
-        """As `home_of`, but it is asked whether the name has moved."""
+        """As `home_of`, after checking with the service whether the name has moved."""
         home = await self.home_of(name)
         return home if self.shards is None else await self.shards.newest_home_of(name)
 
@@ -197,7 +197,7 @@ class Channel:
         await self._learn_cells()
 
     async def _learn_of(self, moved: Moved) -> "ShardChannels | CellChannels | None":
-        """Take note of what a refusal says: that there are several shards, or several cells."""
+        """Learn from a refusal that there are several shards, or several cells."""
         self.learn()
         if isinstance(moved, Elsewhere | Moving):
             self.protocol.cell_map = self.protocol.cell_map or 1
@@ -216,7 +216,7 @@ class Channel:
         return self.shards if isinstance(self.shards, CellChannels) else None
 
     def learn(self) -> "ShardChannels | CellChannels | None":
-        """Take note of how many shards the service has; None if it has one, or this is to stay at its own."""
+        """Learn how many shards the service has; None if it has one, or this channel never redirects."""
         if self.shards is None and self._make_shard is not None and self.protocol.shards > 1:
             self.shards = ShardChannels(self, self._make_shard, self.protocol.shards)
         return self.shards
@@ -227,14 +227,14 @@ class Channel:
             self.waits.look([(request.terms, request.asked_at) for request in waiting.values()], now)
 
     async def read(self, words: bytes) -> Any:
-        """Send a command that may be sent twice, and return the reply as it came."""
+        """Send an idempotent command, and return the reply as it came."""
         future = self._promise()
         self.protocol.read(words, future, self.clock())
         self.driver.soon()
         return await future
 
     def tell(self, words: bytes) -> None:
-        """Send a command that may be sent twice, and whose reply nobody waits for."""
+        """Send an idempotent command, and do not wait for the reply."""
         future = self._promise()
         future.add_done_callback(lambda told: told.cancelled() or told.exception())
         self.protocol.read(words, future, self.clock())
@@ -248,7 +248,7 @@ class Channel:
         try:
             await future
         except Unavailable:
-            # The first shard is away. What is at home in others can be asked for all the same.
+            # The first shard is unreachable. Names at home in others can be acquired anyway.
             if self.learn() is None:
                 raise
         self.learn()
@@ -275,7 +275,7 @@ class Channel:
             await self.waits.stopped()
 
     def check_open(self) -> None:
-        """Refuse to make a channel to another shard, or cell, for who has not seen yet that the client is closed.
+        """Refuse to make a channel to another shard, or cell, once the client is closed: a task may not know yet.
 
         Raises:
             UsageError: it is closed, or being closed, or was made by a parent process.
@@ -284,7 +284,7 @@ class Channel:
             raise UsageError(self.protocol.unusable or "the client is closed")
 
     def _promise(self) -> "asyncio.Future[Any]":
-        """Where an answer goes, for a caller on the loop that this belongs to."""
-        # Before anything is asked: on another loop nobody would ever hear the answer.
+        """A future for a reply, for a caller on the loop that this belongs to."""
+        # Before anything is sent: on another loop the reply would never reach the caller.
         check_loop(self.loop, self.protocol.unusable)
         return self.loop.create_future()

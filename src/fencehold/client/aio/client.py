@@ -1,4 +1,4 @@
-"""The async client: one connection, one session, and the verbs."""
+"""The async client: one connection, one session, and all kinds of locks."""
 
 import warnings
 from collections.abc import Generator
@@ -45,7 +45,7 @@ class Client(AsyncOnly, Verbs):
 
     @property
     def guarantees(self) -> Guarantees:
-        """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
+        """What is guaranteed for CORRECTNESS; or, if this client has no source for that, for EFFICIENCY."""
         return self._plan.first.guarantees
 
     def watch(
@@ -59,9 +59,9 @@ class Client(AsyncOnly, Verbs):
 
         Args:
             after: begin after these places, the `places` of a watch; with one shard also the `place` of an event,
-                or a position; None: from now on. What the service does not know any more is told as an event of
-                kind `gap`, in each shard.
-            tier: in which tier; by default where state is protected, if there is that.
+                or a position; None: from now on. What the service no longer knows is reported as an event of kind
+                `gap`, in each shard.
+            tier: in which tier; by default CORRECTNESS, if this client has a source for it.
         """
         carrier = self._carrier_of(tier)
         channel = channel_of(carrier)
@@ -72,11 +72,11 @@ class Client(AsyncOnly, Verbs):
     async def explain(
         self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None
     ) -> views.Explanation:
-        """Who has a name, since when, and who waits for it.
+        """Who holds a name, since when, and who waits for it.
 
         Args:
-            limit: how many holders, and how many waiters, it lists at the most; it counts all. None lists all.
-            tier: in which tier; by default where state is protected, if there is that.
+            limit: how many holders, and how many waiters, it lists at most; it counts all. None lists all.
+            tier: in which tier; by default CORRECTNESS, if this client has a source for it.
         """
         check_limit(limit)
         return await self._carrier_of(tier).explain(one(name)[0], limit=limit)
@@ -98,7 +98,7 @@ class Client(AsyncOnly, Verbs):
             at: who held it, and who waited, at this instant.
             since: what had not ended by then.
             until: what had begun by then.
-            limit: how many holds, and how many waits, at the most; up to 1000.
+            limit: at most how many holds, and how many waits; up to 1000.
 
         Raises:
             Unsupported: this is no Fencehold service.
@@ -115,12 +115,12 @@ class Client(AsyncOnly, Verbs):
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
-            tier: in which tier; by default where state is protected, if there is that.
+            tier: in which tier; by default CORRECTNESS, if this client has a source for it.
         """
         return await self._carrier_of(tier).break_hold(one(name)[0], fence)
 
     async def ready(self) -> None:
-        """Wait until a session is open. `connect` has done so once, unless it was told to be lazy.
+        """Wait until a session is open. `connect` has done so once, unless it was lazy.
 
         Raises:
             Unavailable: no node was reached within the connect timeout.
@@ -141,13 +141,13 @@ class Client(AsyncOnly, Verbs):
                 for carrier in self._sources.values():
                     stack.push_async_callback(carrier.close)
         except UsageError:
-            # Not here: it is still to be closed where it lives.
+            # Not here: it is still to be closed on its own loop.
             self._closed = was_closed
             raise
 
     @property
     def _channel(self) -> Channel:
-        """The way to the service, for what tests do to it."""
+        """The channel to the service, for tests."""
         assert isinstance(self._first, Channel)
         return self._first
 
@@ -255,7 +255,7 @@ def connect(
 ) -> Connecting | Client:
     """Connect to a service: ``async with connect(…) as client`` or ``client = await connect(…)``.
 
-    What is not said here is looked for in the file, and has a default otherwise. Durations are seconds, a
+    Options that are not given are read from the file, and have a default otherwise. Durations are seconds, a
     `timedelta`, or a text such as "30s".
 
     With ``lazy=True`` it is a client at once, without a loop: a module can make it when it is imported, and locks
@@ -267,14 +267,14 @@ def connect(
             None: what ``$FENCEHOLD_URL`` or the file says, or this machine.
         correctness: instead of one URL for both tiers, the one for what protects state…
         efficiency: …and the one for what only avoids doing work twice.
-        rules: names, or beginnings of names with a ``*``, that are for one tier whatever a caller says.
-        on_unavailable: ``"proceed"``: who asks for EFFICIENCY when its backend is away goes on without a lock, and
-            the claim says so. ``"raise"`` is the default, and CORRECTNESS never goes on without.
+        rules: names, or prefixes of names with a ``*``, that are for one tier whatever a caller says.
+        on_unavailable: ``"proceed"``: an acquire for EFFICIENCY whose backend is unavailable proceeds without a
+            lock, and the claim says so. ``"raise"`` is the default, and CORRECTNESS never proceeds without.
         ttl: how long a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
         grace: the reconnect window: how long a session can be resumed after its connection was closed, and so how
             soon a crash is seen; 1.
-        name: what this client is called when others ask who holds something.
-        meta: more to be said of it.
+        name: the name of this client, as `explain` shows it.
+        meta: more about it, for `explain`.
         connect_timeout: how long a call waits for the service to be reached; 5.
         long_wait: how long an acquire waits before the log warns, saying who holds the name; 0: never; 60.
         tls: the TLS context to connect with.

@@ -18,7 +18,7 @@ from fencehold.locks.views import A_FEW, Holder
 
 
 class Leadership(Hold):
-    """Being elected. The fence is the epoch of the term: it grows with every leader."""
+    """The hold of an elected leader. The fence is the epoch of the term: it grows with every leader."""
 
     __slots__ = ()
 
@@ -31,8 +31,8 @@ class Leadership(Hold):
 class Turn(Claim):
     """A term of `Election.terms`, to be entered with `async with`: leaving it resigns.
 
-    Losing it cancels the body of an async one; a blocking one finds out by `check`. That it was lost is not raised
-    beyond the body: the loop campaigns again.
+    Losing it cancels the body of an async one; a blocking one finds out by `check`. The loss is not raised outside
+    the body: the loop campaigns again.
     """
 
     __slots__ = ("_body",)
@@ -58,7 +58,7 @@ class Turn(Claim):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """Resign. A loss of this term is swallowed, anything else goes on."""
+        """Resign. A loss of this term is suppressed, anything else is raised."""
         assert self._body is not None
         try:
             self._body.leave()
@@ -67,7 +67,7 @@ class Turn(Claim):
             # Raised for a body that ended well, or was cancelled for the loss only.
             return True
         except BaseException:
-            # Interrupted, whatever that kept from being done.
+            # Interrupted: do what that may have prevented.
             self._body.leave()
             self._on_interrupted()
             raise
@@ -127,11 +127,11 @@ class Election(Routed, Generic[Held]):
     async def terms(self) -> AsyncGenerator[Turn, None]:
         """Campaign again and again: ``async for term in election.terms():`` with ``async with term:``.
 
-        A body whose term is lost ends, and the loop goes on; so it does when the body ends by itself. What else
-        the body raises ends the loop. It ends by itself when the client is closed.
+        The loop continues when a body's term is lost, and when the body ends by itself. Any other exception of the
+        body ends the loop. It ends by itself when the client is closed.
 
         Raises:
-            Unavailable: at the beginning; once it was reached, a service that is away is waited for.
+            Unavailable: at the beginning; once the service was reached, the loop waits for it when it is down.
         """
         await self._carrier.ready()
         pauses = Pauses()
@@ -181,11 +181,11 @@ class Election(Routed, Generic[Held]):
                 self._term = None
 
     async def leader(self) -> Holder | None:
-        """Who leads at this moment; None if nobody does."""
+        """The leader at this moment; None if there is none."""
         return next(iter((await self._carrier.explain(self.name, limit=A_FEW)).holders), None)
 
     async def observe(self) -> AsyncGenerator[Holder | None, None]:
-        """See who leads, now and whenever that changes; None while nobody does. Ends when the client is closed."""
+        """The leader, now and whenever that changes; None while there is none. Ends when the client is closed."""
         async with self._carrier.changes(self.name) as changes:
             seen = await self.leader()
             yield seen

@@ -1,9 +1,9 @@
 """A claim, and a hold: names, a fence, and how long they may be trusted. It, and not a task, is the owner.
 
 1. Nothing is released by forgetting it: a forgotten hold warns, and lives as long as its session.
-2. Inside `async with`, losing the hold cancels the body, as `asyncio.timeout` does: once, and told apart from any
-   other cancellation.
-3. A release that was sent is done, whether or not anyone waits for its answer.
+2. Inside `async with`, losing the hold cancels the body, as `asyncio.timeout` does: once, and distinguished from
+   any other cancellation.
+3. A release that was sent is done, whether or not its caller waits for the reply.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from fencehold.locks.trust import Grant
 
 
 class Claim(Claiming):
-    """Having names, to avoid doing work twice. There is no fence, so it protects nothing from a late write."""
+    """Names held to avoid doing work twice. There is no fence, so it protects nothing from a late write."""
 
     __slots__ = ("_cancelling", "_carrier", "_loss", "_task")
 
@@ -39,7 +39,7 @@ class Claim(Claiming):
         self._task: asyncio.Task[Any] | None = None
         """The task whose body is cancelled when the hold is lost."""
         self._cancelling = -1
-        """How often that task had been asked to stop when we asked; -1: we have not."""
+        """How many cancellations that task had when we requested ours; -1: we have not."""
 
     @property
     def lost(self) -> "Loss":
@@ -66,13 +66,13 @@ class Claim(Claiming):
         await self._carrier.extend(self._grant, ttl_of(ttl))
 
     async def release(self) -> None:
-        """Release the names. Done even if the caller is cancelled while waiting for the answer.
+        """Release the names. Done even if the caller is cancelled while waiting for the reply.
 
         Raises:
             HoldLost: it was lost before; what was done under it may not have been alone.
             NotOwner: it was released before.
-            OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
-            Overloaded: it is busy; the names are freed as soon as it is not, or with the session.
+            OutcomeUnknown: the connection was lost; the names are released when it is back, or with the session.
+            Overloaded: it is busy; the names are released as soon as it is not, or with the session.
         """
         self._alive()
         if metering.meter is not None:
@@ -86,7 +86,7 @@ class Claim(Claiming):
         self._task = task
         self._grant.on_lost = self._on_lost
         if self._grant.ending:
-            # Lost on the way here. In a turn of its own: the task is cancelled where it waits, not where it runs.
+            # Lost on the way here. In a later callback: the task is cancelled where it waits, not where it runs.
             self._carrier.loop.call_soon(self._cancel_body)
 
     def _leave(self, error: BaseException | None) -> Awaitable[None]:
@@ -116,11 +116,11 @@ class Claim(Claiming):
             error.add_note(str(failure))
 
     def _on_interrupted(self) -> None:
-        """The end of a body did not come to its end. Here that changes nothing: a task stops only where it waits,
-        and a release that was asked for is done."""
+        """The end of a body was interrupted. Here that changes nothing: a task stops only where it waits, and a
+        release that was requested is done."""
 
     def _stop_guarding(self) -> bool:
-        """Says whether the body was cancelled for the loss, and for nothing else."""
+        """Returns whether the body was cancelled for the loss, and for nothing else."""
         task, self._task = self._task, None
         if task is None or self._cancelling < 0:
             return False
@@ -139,7 +139,7 @@ class Claim(Claiming):
 
 
 class Hold(Claim, Holding):
-    """Having names. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
+    """Names held with a fence. Pass `fence` to whatever the names protect, so that it can refuse an older one."""
 
     __slots__ = ()
 
@@ -191,5 +191,5 @@ class Loss:
         self._event.set()
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            # One that fails is the loop's to report, and keeps no other from being called.
+            # One that fails is reported by the loop, and does not prevent the others.
             self._hold._carrier.loop.call_soon(callback, self._hold)

@@ -1,6 +1,6 @@
-"""Locks: terms under which names are asked for, again and again, by any number of tasks.
+"""Locks: terms under which names are acquired, any number of times, by any number of tasks.
 
-A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was asked for. The lock
+A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was requested. The lock
 remembers whose holds it made, so that `release` and the end of an `async with` find the right one.
 """
 
@@ -27,7 +27,7 @@ from fencehold.locks.terms import Forever, Terms, admit, wait_of
 from fencehold.locks.trust import Grant
 
 OnLost: TypeAlias = Literal["cancel", "raise"]  # ASYNC
-"""What happens to a body whose hold is lost: it is cancelled at once, or told at its end."""  # ASYNC
+"""What happens to a body whose hold is lost: it is cancelled at once, or raises at its end."""  # ASYNC
 
 Held = TypeVar("Held", bound=Claim, covariant=True)  # noqa: PLC0105 - it is the hold, however it varies
 """What an acquire makes: a `Hold`, or a `Claim`."""
@@ -64,12 +64,12 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
 
     @property
     def name(self) -> str:
-        """The name asked for; the first of several."""
+        """The name of the lock; the first of several."""
         return self._terms.names[0]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names asked for, in the order every client asks in."""
+        """All names of the lock, in the one order that every client uses."""
         return self._terms.names
 
     @overload
@@ -85,7 +85,7 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
     ) -> Held | None:
         """Wait for the names; None if they were not acquired in time.
 
-        Whatever ends the waiting, an interrupt or a cancellation, nothing stays behind.
+        However the wait ends, even by an interrupt or a cancellation, nothing stays behind.
 
         Args:
             blocking: False is the same as a timeout of 0.
@@ -93,9 +93,9 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
 
         Raises:
             Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.
-            Unavailable: nothing was asked, as the service was not reached.
+            Unavailable: nothing was requested, as the service was not reached.
             Overloaded: it was busy all the time, or when this was tried; who holds the names is not known.
-            OutcomeUnknown: the service went away; what may have been granted is withdrawn when it is back.
+            OutcomeUnknown: the connection was lost; what may have been granted is withdrawn when it is back.
         """
         terms = self._terms
         if timeout is not ... or not blocking:
@@ -124,14 +124,14 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         task = current_task()
         hold = self._acquired.last(task)
         if hold is None:
-            # Still entered: the end of its `async with` finds it released, and does nothing.
+            # Still entered: the end of its `async with` will find it released, and do nothing.
             hold = next((hold for hold in reversed(self._entered.of(task)) if not hold._grant.ending), None)
         if hold is None:
             raise NotOwner(f"this task holds nothing by this lock on {self._terms.label}")
         try:
             await hold.release()
         finally:
-            # Not if an interrupt came first: then this task has it still.
+            # Not if an interrupt came first: then this task still holds it.
             if hold._grant.ending:
                 self._acquired.drop(task, hold)
 
@@ -149,7 +149,7 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         return False
 
     async def _acquire_unowned(self, owner: bytes | None = None) -> Held | None:
-        """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
+        """As `acquire`, but the lock remembers nothing: only the caller has the hold."""
         return await acquire_as(self._carrier, self._held, self._terms, owner)
 
     async def acquire_or_raise(self, owner: bytes | None = None) -> Held:
@@ -160,7 +160,7 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         return hold
 
     def _stranger(self) -> bytes:
-        """An owner that has nothing and waits for nothing."""
+        """A new owner, which holds nothing and waits for nothing."""
         return self._carrier.owners.anew(current_task())
 
     async def __aenter__(self) -> Held:
@@ -198,7 +198,7 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
         except FenceholdError:
             raise
         except BaseException:
-            # Interrupted, whatever that kept from being done.
+            # Interrupted: do what that may have prevented.
             left = left or self._entered.last(current_task(), error)
             if left is not None:
                 self._entered.leave(*left)
@@ -216,14 +216,14 @@ class Lock(AsyncOnly, Routed, Decorator, Generic[Held]):
 
     async def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None
-        # Saying who holds it is a courtesy: the answer is that it was not acquired.
+        # Saying who holds it is optional: the result is that it was not acquired.
         with suppress(FenceholdError):
             seen = await self._carrier.explain(self.name, stale=True, limit=views.A_FEW)
         return views.not_acquired(self._terms, seen)
 
 
 class Untimed(Generic[Held]):
-    """What was made without a timeout: `acquire()` waits until it has the names, and never returns None."""
+    """Made without a timeout: `acquire()` waits until it has the names, and never returns None."""
 
     __slots__ = ()
 
@@ -261,7 +261,7 @@ def lock_on(
 
 
 async def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) -> Grant | None:
-    """Ask for names, and let what came of it be counted. `who` is a task, or a thread."""
+    """Acquire names, and report the outcome to the meter. `who` is a task, or a thread."""
     meter, is_plain = metering.meter, traces.tracer is None
     if meter is None:
         return await (carrier.acquire(terms, who, owner) if is_plain else traced(carrier, terms, who, owner))
@@ -281,7 +281,7 @@ async def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = 
 async def acquire_as(
     carrier: Carrier, kind: Callable[[Carrier, Grant], Made], terms: Terms, owner: bytes | None = None
 ) -> Made | None:
-    """Acquire, and make a hold of some kind of what is granted."""
+    """Acquire, and make a hold of the given kind of what is granted."""
     grant: Grant | None = None
     try:
         grant = await asked(carrier, terms, current_task(), owner)

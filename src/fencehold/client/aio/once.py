@@ -1,8 +1,8 @@
-"""Jobs that run once, however many processes are told to run them.
+"""Jobs that run once, however many processes try to run them.
 
 1. `at_most` caps a run: its hold ends then, even if its process would keep it alive.
 2. `at_least` keeps the name after a quick run, so that a process whose clock is behind does not run it again. It
-   is part of what is asked for, and kept where the name was granted: the process may end, or be killed, meanwhile.
+   is part of the request, and kept where the name was granted: the process may end, or be killed, meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class Once(SkippingDecorator):
                         body.leave()
                     await hold._leave(failure)
                 finally:
-                    # After an interrupt, too, whatever that kept from being done.
+                    # After an interrupt, too, which may have prevented any of it.
                     if body is not None:
                         body.leave()
                     hold._on_interrupted()

@@ -1,4 +1,4 @@
-"""What is made of locks: readers and writers, re-entrant locks."""
+"""Recipes: readers and writers, re-entrant locks."""
 
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
@@ -69,19 +69,19 @@ class UntimedRWLock(RWLock[Held]):
 
 
 class RLock(AsyncOnly, Generic[Held]):
-    """A lock that the task which has it may take again, with the same fence. Other tasks are strangers."""
+    """A lock that the task which holds it may acquire again, with the same fence. Other tasks wait for it."""
 
     __slots__ = ("_entered", "_levels", "_lock")
 
     def __init__(self, lock: Lock[Held], levels: Levels[Any]) -> None:
         self._lock = lock
         self._levels: Levels[Held] = levels
-        """Shared by all of a client in one tier, so that another object of the same name is no stranger."""
+        """Shared by all of a client in one tier, so that another object with the same name counts as this one."""
         self._entered: Bodies[Held] = Bodies()
 
     @property
     def name(self) -> str:
-        """The name asked for."""
+        """The name of the lock."""
         return self._lock.name
 
     @overload
@@ -95,10 +95,10 @@ class RLock(AsyncOnly, Generic[Held]):
     async def acquire(
         self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...
     ) -> Held | None:
-        """As `Lock.acquire`; granted at once if this task has it.
+        """As `Lock.acquire`; granted at once if this task holds it.
 
         Raises:
-            HoldLost: this task had it and lost it: it must leave all levels before it asks anew.
+            HoldLost: this task held it and lost it: it must leave all levels before it acquires it again.
         """
         task = current_task()
         hold, depth = self._levels.held(task, self.name), self._levels.depth(task, self.name)
@@ -124,17 +124,17 @@ class RLock(AsyncOnly, Generic[Held]):
             if depth == 1:
                 await hold.release()
         finally:
-            # Not if an interrupt came first: then this task has it still.
+            # Not if an interrupt came first: then this task still holds it.
             if depth > 1 or hold._grant.ending:
                 self._levels.go_back(task, self.name, depth - 1)
 
     def owned(self) -> bool:
-        """Whether this task has it, and can trust it."""
+        """Whether this task holds it, and can trust it."""
         hold = self._levels.held(current_task(), self.name)
         return hold is not None and hold.safe_for() > 0
 
     async def locked(self) -> bool:
-        """Whether anyone has it."""
+        """Whether it is held by any owner."""
         return await self._lock.locked()
 
     async def __aenter__(self) -> Held:
@@ -175,14 +175,14 @@ class RLock(AsyncOnly, Generic[Held]):
         except FenceholdError:
             raise
         except BaseException:
-            # Interrupted, whatever that kept from being done.
+            # Interrupted: do what that may have prevented.
             entered = entered or self._entered.last(current_task(), error)
             if entered is not None:
                 self._end(*entered, is_last)
             raise
 
     def _end(self, who: Who, body: Body[Held], is_last: bool | None) -> None:
-        """Leave what an interrupt kept from being left; None: whether it is the last level was not found out."""
+        """Leave what could not be left for an interrupt; None: whether it is the last level is not known."""
         if is_last is None:
             is_last = self._levels.is_last(who, self.name, body)
         self._entered.leave(who, body)
@@ -191,7 +191,7 @@ class RLock(AsyncOnly, Generic[Held]):
             body.hold._on_interrupted()
 
     def _go_back(self, who: Who, hold: Claim, depth: int) -> None:
-        """Be no more than so many levels deep, and hold nothing if that is none."""
+        """Be at most so many levels deep, and hold nothing if that is 0."""
         self._levels.go_back(who, self.name, depth)
         if depth == 0:
             hold._on_interrupted()

@@ -1,4 +1,4 @@
-"""The way from a lock to what grants it: in the async client, the carrier itself."""
+"""The route from a lock to what grants it: in the async client, the carrier itself."""
 
 import asyncio
 from typing import TypeAlias
@@ -13,7 +13,7 @@ Route: TypeAlias = Carrier
 
 
 class Routed:
-    """Something that asks by a route."""
+    """Something that sends requests by a route."""
 
     __slots__ = ("_carrier", "_route")
 
@@ -22,12 +22,12 @@ class Routed:
 
     @property
     def guarantees(self) -> Guarantees:
-        """What is guaranteed by where the names are asked for."""
+        """What is guaranteed by what grants the names."""
         return self._route.guarantees
 
 
 def release_soon(carrier: Carrier, grant: Grant) -> None:
-    """Release what was granted to nobody, without waiting for that."""
+    """Release a grant that no caller received, without waiting."""
     carrier.release(grant)
 
 

@@ -1,18 +1,18 @@
-"""The channels to the shards of a service that has several: which one a name goes by, and each with its session.
+"""The channels to the shards of a service that has several: which one serves a name, and each with its session.
 
-1. A name goes to its home by the map. At first that is the map any service is made with; who is told that a name
-   is another shard's reads the newest, and asks there. While its slot is on the way, it is asked for again and
-   again, in ever longer pauses, within the timeout; a try, for a few seconds.
-2. A session is opened in a shard when it is first needed, and kept alive like any other; one heart is for all
-   (`client.heart`). A shard that is away is an `Unavailable` for its own names, and no concern of the others.
+1. A name is routed to its home by the map. At first that is the map any service is made with; a client that gets
+   MOVED for a name reads the newest map, and retries there. While its slot is moving, the request is retried
+   with growing pauses, within the timeout; a try (timeout 0), for a few seconds.
+2. A session is opened in a shard when it is first needed, and kept alive like any other; one timer serves all
+   (`client.heart`). A shard that is down is an `Unavailable` for its own names, and does not affect the others.
 3. A task or thread is the same owner in all shards, by which deadlocks through several are found (see `returns`).
 4. What was granted is released and extended where it was granted, wherever its names are by now.
-5. Several names of one request are of one shard, or the request is refused before anything is asked; unless it
-   says `across_shards`. Then they are taken shard by shard in one order, all or nothing within one timeout, and
-   what is held is joint (`client.joint_grant`): to lose a part is to lose all.
-6. The order is that of the shards, and so of one map: those who go by different maps could wait for one another
-   for ever. So who holds some of its names while it waits for others looks now and then whether any of them has
-   moved; then it releases what it holds, and begins anew by the newest map.
+5. Several names of one request are of one shard, or the request is refused before anything is sent; unless it
+   says `across_shards`. Then they are acquired shard by shard in one order, all or nothing within one timeout,
+   and what is held is joint (`client.joint_grant`): to lose a part is to lose all.
+6. The order is that of the shards, and so of one map: clients with different maps could wait for one another for
+   ever. So a request that holds some of its names while it waits for others checks now and then whether any of
+   them has moved; then it releases what it holds, and starts again by the newest map.
 """
 
 import asyncio
@@ -38,23 +38,23 @@ Told = TypeVar("Told")
 
 _MAP = command("SHARD.MAP")
 _PAUSE_S, _PAUSE_S_MAX = 0.002, 0.05
-"""Between two questions for a name whose slot is on its way: at first, and in the end."""
+"""Between two tries for a name whose slot is moving: at first, and in the end."""
 _PAUSE_SHARE = 0.25
 """Of the time that it has taken so far."""
 _MOVING_S = 5.0
-"""How long a try asks for a name whose slot is on its way, before it says that nothing happened."""
+"""How long a try is repeated for a name whose slot is moving, before it reports that nothing happened."""
 _LOOK_S = 1.0
-"""How often who waits with some of its names in hand looks for a newer map."""
+"""How often a waiter that holds some of its names looks for a newer map."""
 
 
 class _BegunAnew(Exception):
-    """Names of several shards are to be taken from the first on again."""
+    """Names of several shards are to be acquired again, from the first on."""
 
 
 class _Patience(NamedTuple):
-    """How long a whole request asks for names that move; the parts of it have no time of their own.
+    """How long a whole request is retried for names that move; its parts have no time of their own.
 
-    To a part there may be no time left. That makes it no try, which would go on asking for seconds.
+    A part may have no time left. That does not make it a try, which would be repeated for seconds.
     """
 
     over_at: float
@@ -111,7 +111,7 @@ class ShardChannels:
     async def _acquire_together(
         self, terms: Terms, who: Who, owner: bytes | None, check: Callable[[], object], patience: _Patience
     ) -> Grant | None:
-        """Acquire names of one shard in one step. `check`: raises if that is not what is wanted any more."""
+        """Acquire names of one shard in one step. `check`: raises if that is no longer wanted."""
         clock, asked = self._channels[0].clock, terms
         asked_at = clock()
         while True:
@@ -120,7 +120,7 @@ class ShardChannels:
             try:
                 return await self._acquire_at(channel, asked, who, owner)
             except (Elsewhere, Moving):
-                # Of another cell: no map of shards knows that.
+                # In another cell: no map of shards knows that.
                 raise
             except Moved as moved:
                 await self._read_map(channel)
@@ -137,7 +137,7 @@ class ShardChannels:
                 asked = terms.waiting(max(0.0, patience.over_at - clock()))
 
     async def _acquire_at(self, channel: "Channel", terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
-        """Acquire in one shard, as who asks; or as a stranger, while something of its own is on its way back."""
+        """Acquire in one shard, as the caller's owner; as a new one while a release of the caller is in flight."""
         owner = owner or channel.owners.of(who)
         if self._returns.has_elsewhere(owner, channel.protocol.session.trust):
             owner = channel.owners.anew(who)
@@ -147,7 +147,7 @@ class ShardChannels:
         return grant
 
     async def ask(self, name: str, ask: "Callable[[Channel], Awaitable[Told]]") -> Told:
-        """Ask something where a name is at home, by the newest map if need be. What was refused did not happen."""
+        """Send a request to the home of a name, by the newest map if need be. What was refused did not happen."""
         clock = self._channels[0].clock
         asked_at = clock()
         while True:
@@ -166,12 +166,12 @@ class ShardChannels:
                 await _rest(waited_s)
 
     async def newest_home_of(self, name: str) -> "Channel":
-        """The channel to the shard of a name, by the newest map that the node knows which leads its last one."""
+        """The channel to the shard of a name, by the newest map that the leader of its last known shard has."""
         await self._read_map(self.of((name,)))
         return self.of((name,))
 
     async def _read_map(self, channel: "Channel") -> None:
-        """Take over a newer map, if the node at the other end knows one."""
+        """Adopt a newer map, if the node at the other end has one."""
         self.map = self.map.newest(_read(await channel.read(_MAP)))
 
     def release(self, grant: Grant) -> "asyncio.Future[None]":
@@ -203,7 +203,7 @@ class ShardChannels:
             try:
                 return await self._acquire_parts(terms, who, owner, patience)
             except _BegunAnew:
-                # A try is not over because of a move: as long as one for a single name, it is made again.
+                # A move does not end a try: it is repeated for as long as one for a single name.
                 if clock() >= patience.over_at:
                     return None
 
@@ -243,7 +243,7 @@ class ShardChannels:
 
     @asynccontextmanager
     async def _looking(self, parts: Sequence[Grant], check: Callable[[], object]) -> AsyncIterator[None]:
-        """While something is waited for with parts in hand: look now and then whether the names have moved."""
+        """While waiting for a part with others held: check now and then whether the names have moved."""
         if not parts:
             yield
             return
@@ -269,11 +269,11 @@ class ShardChannels:
                 patience.reschedule(asyncio.get_running_loop().time())
                 return
             except FenceholdError:
-                # The map is asked for again in a moment.
+                # The map is read again soon.
                 continue
 
     async def _read_map_lately(self, channel: "Channel") -> None:
-        """Read the map, unless another task has done so just now: however many wait, one question is enough."""
+        """Read the map, unless another task has just done so: however many wait, one read is enough."""
         now = self._channels[0].clock()
         if now - self._looked_at >= _LOOK_S / 2:
             self._looked_at = now
@@ -299,14 +299,14 @@ class ShardChannels:
             self._channels[0].check_open()
             channel = self._channels[shard] = self._make(shard)
             self._heart.join(channel.driver)
-            # One for all: a task is the same owner wherever it asks.
+            # Shared: a task is the same owner in every shard.
             channel.owners = self._channels[0].owners
         return channel
 
 
 async def _rest(waited_s: float) -> None:
-    """Wait a moment: a leader does not know the newest map yet, or something of the slot is held where it was."""
-    # A share of what it took so far: most moves are over in a moment, and nobody comes much too late.
+    """Back off: a leader does not know the newest map yet, or something of the slot is held where it was."""
+    # A share of the time it took so far: most moves are short, and no caller then waits much too long.
     await asyncio.sleep(min(_PAUSE_S_MAX, max(_PAUSE_S, _PAUSE_SHARE * waited_s)))
 
 

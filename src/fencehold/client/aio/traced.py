@@ -1,4 +1,4 @@
-"""An acquire within a span, on an event loop: while it waits, it looks who holds what it waits for."""
+"""An acquire within a span, on an event loop: while it waits, the holders are looked up."""
 
 import asyncio
 from contextlib import suppress
@@ -31,7 +31,7 @@ async def traced(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None =
 
 
 class _Look:
-    """A look at who holds it, if it is not acquired by then."""
+    """A delayed lookup of the holders, if it is not acquired by then."""
 
     def __init__(self, carrier: Carrier, span: AcquireSpan) -> None:
         self._carrier = carrier
@@ -48,7 +48,7 @@ class _Look:
         self._task = asyncio.create_task(self._seen(), name="traces")
 
     async def _seen(self) -> None:
-        # A link is a courtesy: without it, the span still says how long it took.
+        # A link is optional: without it, the span still says how long it took.
         with suppress(FenceholdError):
             name = self._span.terms.names[0]
             self._span.on_seen(await self._carrier.explain(name, stale=True, limit=LINKS_MAX))

@@ -1,4 +1,4 @@
-"""The verbs of a client: every kind of lock, each for either tier.
+"""What a client offers: every kind of lock, each for either tier.
 
 With the default tier an acquire makes a `Hold`, which has a fence; for EFFICIENCY a `Claim`, which has none.
 Durations are seconds, a `timedelta`, or a text such as "30s".
@@ -22,14 +22,14 @@ from fencehold.types import CORRECTNESS, Tier
 
 
 class Verbs:
-    """What a client can be asked for."""
+    """The methods of a client that make locks."""
 
     def __init__(self) -> None:
         self._levels: dict[Tier, Levels[Any]] = {tier: Levels() for tier in Tier}
-        """By tier: having a name to avoid work is not having it to protect state."""
+        """By tier: holding a name to avoid work is not holding it to protect state."""
 
     def _route(self, names: tuple[str, ...], tier: Tier) -> Route:
-        """The way to names in a tier.
+        """The route to names in a tier.
 
         Raises:
             Unsupported, UsageError: they are not available in it.
@@ -99,8 +99,8 @@ class Verbs:
         Args:
             ttl: after how long the hold ends unless extended; None: it lives as long as the session.
             timeout: how long to wait for it; None or -1: for ever; 0: not at all.
-            shared: hold it together with others who share it.
-            meta: shown to those who ask who holds it. Put a trace id under `trace`.
+            shared: hold it together with other shared holders.
+            meta: shown by `explain`. Put a trace id under `trace`.
             delay: how long the name stays ungranted after an unclean end, for resources that check no fence.
             on_lost: cancel the body of an `async with` when the hold is lost, or only raise at its end.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
@@ -163,11 +163,11 @@ class Verbs:
         on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[SeveralOptions],
     ) -> Lock[Any]:
-        """A lock on several names: all or nothing, in one step, with one fence. Waiting for them holds none.
+        """A lock on several names: all or nothing, in one step, with one fence. A waiter holds none of them.
 
         Args:
-            across_shards: where a service has several shards, take names of more than one, shard by shard, within
-                one timeout: all or nothing, but not in one step, and with a fence for each (`hold.fences`).
+            across_shards: where a service has several shards, acquire names of more than one, shard by shard,
+                within one timeout: all or nothing, but not in one step, and with a fence for each (`hold.fences`).
                 Without it, they must have a common ``{tag}``.
         """
         terms = Terms(several(names), timeout=timeout, **options)
@@ -293,7 +293,7 @@ class Verbs:
         on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> Lock[Any]:
-        """A lock that `limit` may have at once. All who use the name must give the same limit."""
+        """A lock that `limit` owners may hold at once. All clients of the name must give the same limit."""
         terms = Terms(one(name), limit=permits(limit), timeout=timeout, **options)
         return self._lock(terms, tier, on_lost)  # ASYNC
         # BLOCKING: return self._lock(terms, tier)
@@ -352,7 +352,7 @@ class Verbs:
         on_lost: OnLost = "cancel",  # ASYNC
         **options: Unpack[Options],
     ) -> RLock[Any]:
-        """A lock that the task which has it may take again."""
+        """A lock that the task which holds it may acquire again."""
         terms = Terms(one(name), timeout=timeout, **options)
         kind = UntimedRLock if terms.timeout is None else RLock
         lock = self._lock(terms, tier, on_lost)  # ASYNC
@@ -405,10 +405,10 @@ class Verbs:
         """Decorate a job so that it runs in one place at a time.
 
         Args:
-            at_most: the time after which its hold ends, come what may: an async run is cancelled then, a blocking
-                one is told by `HoldLost` at its end.
+            at_most: the time after which its hold ends in any case: an async run is cancelled then, a blocking one
+                gets `HoldLost` at its end.
             at_least: the time from its start for which no other run begins, though this process may have ended.
-            busy: skip the run when another is under way (it returns None), wait for it, or raise `LockTimeout`.
+            busy: skip the run when another is in progress (it returns None), wait for it, or raise `LockTimeout`.
             tier: CORRECTNESS to protect state, EFFICIENCY to avoid doing work twice.
         """
         runs = Runs.checked(at_most, at_least, busy)

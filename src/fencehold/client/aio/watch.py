@@ -1,21 +1,21 @@
 """Watching: events of names with a prefix, as an async iterator.
 
 1. Events of a shard come once each and in order. Between two shards there is no order.
-2. Who goes on later goes on after a place in each shard. `places` are those of the events that were handed out,
-   not of those that came and wait to be looked at; they are written as `locks.places` says, as HTTP does.
-3. What cannot be told any more is a gap, of one shard. So is all of a journal that was made anew, as by a server
-   in memory that was started again: the watch goes on from its newest position. Who begins after a place that the
-   service has not come to is refused.
-4. All watches of a connection are told by one stream. One that begins after a place has that go back to there, for
-   all of them; the others know by their places what they had. The service says when it has gone back (`again`).
-   What comes before that is nothing for the one that begins: it comes once more, in its order.
-5. A watch that could not begin, or was given up while it did, may be begun again: then it goes on with the shards
-   that are left.
-6. Names with a prefix may be in any shard, so all are watched. A watch of one name is told by the home of that
-   name. When slots move, or a connection was lost that may have missed it, it looks where the name is, and is told
-   by that shard as well from then on, and looks again: while it was not told there, the name may have moved on.
-   A gap says that something may have happened there before: who watches one name looks again then, and has missed
-   nothing. If it may not be told there, who watches is told so.
+2. A watcher that resumes gives a place in each shard. `places` are those of the events that were delivered, not
+   of those that arrived and are pending; they are written as `locks.places` says, as HTTP does.
+3. Events that are no longer known are a gap, of one shard. So is all of a journal that was made anew, as by a
+   server in memory that was restarted: the watch continues from its newest position. A watch after a place that
+   the service has not reached is refused.
+4. All watches of a connection share one stream. One that begins after a place rewinds the stream to there, for
+   all of them; the others skip by their places what they had. The service says when it has rewound (`again`).
+   Events before that are not for the one that begins: they come once more, in their order.
+5. A watch that could not begin, or was cancelled while it did, may be begun again: then it continues with the
+   shards that are left.
+6. Names with a prefix may be in any shard, so all are watched. A watch of one name watches the home of that name.
+   When slots move, or a connection was lost that may have missed it, it looks up where the name is, watches that
+   shard as well from then on, and looks it up again: before it watched there, the name may have moved on.
+   A gap says that something may have happened there before: a watcher of one name reads it again then, and has
+   missed nothing. If it is not permitted to watch there, the watcher gets the error.
 """
 
 import asyncio
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from fencehold.client.aio.channel import Channel
 
 EVENTS_MAX = 10_000
-"""Events that wait to be looked at, for each watch. Beyond, the oldest are dropped and a `gap` says so."""
+"""Pending events of each watch. Beyond this, the oldest are dropped and a `gap` says so."""
 
 _BEHIND = "this watcher fell behind"
 _ANEW = "the service has another journal than before"
 _SEEK_AGAIN_S = 0.5
-"""Between two attempts to learn where a name is."""
+"""Between two attempts to look up where a name is."""
 
 
 class Watches:
-    """All watches of a client: one stream of events, handed to whom it concerns."""
+    """All watches of a client in one shard: one stream of events, dispatched to the watches concerned."""
 
     def __init__(self, channel: "Channel") -> None:
         self._channel = channel
         self._watches: list[Watch] = []
         self._joining: Watch | None = None
-        """The one that begins after a place, until it is told from there."""
+        """The one that begins after a place, until the stream is rewound to there."""
         self._early: deque[Event] = deque()
-        """What came meanwhile."""
+        """Events that came meanwhile."""
         self._turn = asyncio.Lock()
-        """One at a time has them told again, or nobody knew whose place that is after."""
+        """One rewinds the stream at a time, as `again` does not say for which watch it is."""
         channel.protocol.on_event = self._on_event
         channel.protocol.on_map = self._on_map
         channel.protocol.on_again = self._on_again
@@ -67,11 +67,11 @@ class Watches:
         return self._channel.protocol.settings.shard or 0
 
     async def add(self, watch: "Watch") -> None:
-        """Begin to hand events to a watch, from now on or from its place. If that fails, it is handed none."""
+        """Begin to dispatch events to a watch, from now on or from its place. If that fails, it gets none."""
         if watch._places.get(self) is None:
             await self._add(watch)
         else:
-            # Before its turn it is handed nothing: events that another one has told again are none of its own.
+            # Before its turn it gets nothing: events that are repeated for another one are not for this one.
             async with self._turn:
                 await self._add(watch)
 
@@ -100,23 +100,23 @@ class Watches:
             self._joining = None
             raise
         if self._joining is watch:
-            # Nothing is told again: what came happened after its place. Or an older service does not say so.
+            # Nothing is repeated: what came happened after its place. Or an older service does not say `again`.
             self._joining = None
             for seen in self._early:
                 self._hand(watch, seen)
         return reply
 
     def forget(self, watch: "Watch") -> None:
-        """Hand it no more."""
+        """Dispatch no more events to it."""
         self._watches.remove(watch)
 
     async def leave(self, prefix: str) -> None:
-        """Have the service tell no more of a prefix, if nobody watches that any more."""
+        """Unwatch a prefix at the service, if no other watch has it."""
         if not any(other.prefix == prefix for other in self._watches):
             await self._channel.read(command("LOCK.UNWATCH", prefix))
 
     def _leave_soon(self, prefix: str) -> None:
-        """As `leave`, of a watch that was given up while it began: the service may have heard of it."""
+        """As `leave`, for a watch that was cancelled while it began: the service may know of it."""
         if not any(other.prefix == prefix for other in self._watches):
             with suppress(UsageError):
                 self._channel.tell(command("LOCK.UNWATCH", prefix))
@@ -146,36 +146,36 @@ class Watches:
         place = watch._places.get(self)
         if (place is None or seen.place > place) and watch._wants(seen):
             watch._put(seen)
-        # Also of one whose answer is on its way still: what comes behind it in one go is here first.
+        # Also for one whose reply is being processed: events that came in the same read get here first.
         watch._places[self] = seen.place if place is None else max(place, seen.place)
 
     def _on_again(self, place: Place) -> None:
-        """What comes from here on is told after that place, whatever came before."""
-        # It may be that of one that was given up.
+        """Events from now on are those after that place, whatever came before."""
+        # It may be for one that was cancelled.
         if self._joining is not None and place <= self._joining._places[self]:
             self._joining = None
 
     def _subscriptions(self) -> list[bytes]:
-        """What a new connection must be told; events since the last one seen follow, if they are still kept."""
+        """The commands for a new connection; events since the last one seen follow, if they are still kept."""
         prefixes = dict.fromkeys(watch.prefix for watch in self._watches)
-        # All prefixes of a connection are told in one order, from the place of the one that was told least.
+        # All prefixes of a connection share one stream, from the earliest place of any of them.
         places = [watch._places[self] for watch in self._watches if self in watch._places]
         since = _since(min(places)) if places else ()
         self._joining = None
-        # Asked after these: what is pushed before them is not told to this connection.
+        # Looked up after these: what is pushed before them does not reach this connection.
         self._on_map()
         return [command("LOCK.WATCH", prefix, *since) for prefix in prefixes]
 
     def _on_behind(self) -> list[bytes]:
-        """The journal was made anew, and ends before what was told: forget that, and begin from now on."""
+        """The journal was made anew, and ends before what was seen: forget that, and begin from now on."""
         known = [watch for watch in self._watches if self in watch._places]
         for watch in known:
             del watch._places[self]
-        # Each prefix is told so, and all are asked for anew at once.
+        # This comes for each prefix, and all are subscribed to again at once.
         return self._subscriptions() if known else []
 
     def _on_anew(self, place: Place) -> None:
-        """What comes from here on is told after that place of another journal."""
+        """Events from now on are those after that place of another journal."""
         for watch in self._watches:
             known = watch._places.get(self, (0, WHOLE))
             if known < place:
@@ -204,11 +204,11 @@ class Watch:
         self._after = _begins_after(after)
         """After which they begin: a place, or the text of several; None: from now on."""
         self._told: dict[int, Place] = {}
-        """Of the last event that was handed out, or after which they begin; by shard."""
+        """Of the last event that was delivered, or after which they begin; by shard."""
         self._shards = 0
-        """How many it is of; 0: it has not begun, or is of several cells."""
+        """How many it watches; 0: it has not begun, or watches several cells."""
         self._places: dict[Watches, Place] = {}
-        """Of the last event that came, or after which they begin; in each shard that is watched."""
+        """Of the last event that arrived, or after which they begin; in each shard that is watched."""
         self._is_wanted = is_wanted
         self._channel = channel
         self._is_one = is_one
@@ -216,22 +216,22 @@ class Watch:
         """Of each shard that is watched; mostly there is one."""
         self._loop = channel.loop
         self._events: deque[tuple[Place, Event]] = deque()
-        """What waits to be looked at, and up to where all is told with it."""
+        """Pending events, each with the place up to which it covers its shard."""
         self._waiter: asyncio.Future[None] | None = None
         self._watching = self._ended = False
         self._beginning = asyncio.Lock()
         self._failure: Refused | None = None
-        """Why it is not told by the shard that its name has moved to."""
+        """Why it cannot watch in the shard that its name has moved to."""
         self._seeking: asyncio.Task[None] | None = None
-        """Looks where the name is, of a watch of one."""
+        """Looks up where the name is, for a watch of one."""
         self._seek_again = False
 
     @property
     def places(self) -> str:
-        """Up to where it was told what happened, in each shard: `watch(after=…)` goes on from there.
+        """Up to where it has delivered the events of each shard: `watch(after=…)` resumes from there.
 
         Raises:
-            UsageError: it has not begun, or is of several cells: those have no common order of shards.
+            UsageError: it has not begun, or watches several cells: those have no common order of shards.
         """
         if not self._shards:
             raise UsageError("a watch has places once it has begun, unless it is of several cells")
@@ -252,19 +252,19 @@ class Watch:
             await self._waiter
         place, seen = self._events.popleft()
         if seen.kind == "gap":
-            # It may be the first word of another journal, whose places are smaller.
+            # It may be the first event of another journal, whose places are smaller.
             self._told[seen.shard] = place
         else:
             self._told[seen.shard] = max(place, self._told.get(seen.shard, place))
         return seen
 
     async def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if not self._ended:
             self._end()
             if self._seeking is not None:
                 await asyncio.gather(self._seeking, return_exceptions=True)
-            # At first all: a shard that is away does not keep others from being left.
+            # At first all: a shard that is unreachable must not prevent leaving the others.
             for watches in self._watches:
                 watches.forget(self)
             for watches in self._watches:
@@ -293,9 +293,9 @@ class Watch:
         self._wake()
 
     def _drop(self) -> None:
-        """Let a gap of each shard stand for all that waits to be looked at."""
+        """Replace all pending events by a gap of each shard."""
         dropped: dict[int, list[Event]] = {}
-        # It may end within a position, the rest of which comes yet: so its place is that of the last event.
+        # It may end within a position, the rest of which is still to come: so its place is that of the last event.
         places = {each.shard: place for place, each in self._events}
         for _, each in self._events:
             dropped.setdefault(each.shard, []).append(each)
@@ -304,7 +304,7 @@ class Watch:
             self._events.append((places[shard], gap(events, _BEHIND)))
 
     def _end(self) -> None:
-        """No event will come any more."""
+        """No more events will come."""
         self._ended = True
         if self._seeking is not None:
             self._seeking.cancel()
@@ -317,7 +317,7 @@ class Watch:
                     await self._begin_in(await self._channel.homes_of(self.prefix, is_one=self._is_one))
 
     async def _begin_in(self, channels: "list[Channel]") -> None:
-        """Be told by these, as far as it is not."""
+        """Watch in these, unless it does already."""
         try:
             after = self._places_in(channels)
         except UsageError:
@@ -341,7 +341,7 @@ class Watch:
         self._look_for_home()
 
     def _look_for_home(self) -> None:
-        """Be told by the shard that the name of this watch is in by now, if it is of one, and has begun."""
+        """Watch in the shard that its name is in by now, if it is a watch of one name, and has begun."""
         if self._is_one and self._watching and not self._ended:
             self._seek_again = True
             if self._seeking is None or self._seeking.done():
@@ -361,21 +361,21 @@ class Watch:
                 self._failure = refused
                 self._wake()
             except UsageError:
-                # The client is closed, or was left by a fork.
+                # The client is closed, or was inherited by a fork.
                 return
 
     async def _watch_too(self, home: Watches) -> None:
         await home.add(self)
         self._watches.append(home)
         self._put(_moved(home.shard, self._places[home]))
-        # It was asked where the name is before this shard would have told of the next move.
+        # The name was looked up before this shard would have reported the next move.
         self._seek_again = True
 
     def _places_in(self, channels: "list[Channel]") -> Places:
         """After which place it begins in each shard.
 
         Raises:
-            UsageError: what was said is not of so many.
+            UsageError: `after` has another number of places.
         """
         after = self._after
         if after is None:
@@ -409,7 +409,7 @@ def _is_one_service(channels: "list[Channel]") -> bool:
 
 
 def _begins_after(after: str | tuple[int, int] | int | None) -> str | tuple[int, int] | None:
-    """After which event a watch begins; a position alone means all of it. A text is read when it has begun."""
+    """After which event a watch begins; a position alone means all of it. A text is parsed when it begins."""
     if isinstance(after, str):
         return after
     place = (after, WHOLE) if isinstance(after, int) else after

@@ -1,4 +1,4 @@
-"""The blocking client: one session on one thread of its own, and the verbs."""
+"""The blocking client: one session on one thread of its own, and all kinds of locks."""
 
 import atexit
 import os
@@ -48,7 +48,7 @@ class Client(BlockingOnly, Verbs):
 
     @property
     def guarantees(self) -> Guarantees:
-        """What is guaranteed where this client protects state; or, if it cannot, where it avoids work."""
+        """What is guaranteed for CORRECTNESS; or, if this client has no source for that, for EFFICIENCY."""
         return self._plan.first.guarantees
 
     def watch(
@@ -62,18 +62,18 @@ class Client(BlockingOnly, Verbs):
 
         Args:
             after: begin after these places, the `places` of a watch; with one shard also the `place` of an event,
-                or a position; None: from now on. What the service does not know any more is told as an event of
-                kind `gap`, in each shard.
-            tier: in which tier; by default where state is protected, if there is that.
+                or a position; None: from now on. What the service no longer knows is reported as an event of kind
+                `gap`, in each shard.
+            tier: in which tier; by default CORRECTNESS, if this client has a source for it.
         """
         return Watch(self._route_of(tier), prefix, after)
 
     def explain(self, name: str, *, limit: int | None = 100, tier: Tier | str | None = None) -> views.Explanation:
-        """Who has a name, since when, and who waits for it.
+        """Who holds a name, since when, and who waits for it.
 
         Args:
-            limit: how many holders, and how many waiters, it lists at the most; it counts all. None lists all.
-            tier: in which tier; by default where state is protected, if there is that.
+            limit: how many holders, and how many waiters, it lists at most; it counts all. None lists all.
+            tier: in which tier; by default CORRECTNESS, if this client has a source for it.
         """
         check_limit(limit)
         return self._route_of(tier).portal().explain(one(name)[0], limit=limit)
@@ -95,7 +95,7 @@ class Client(BlockingOnly, Verbs):
             at: who held it, and who waited, at this instant.
             since: what had not ended by then.
             until: what had begun by then.
-            limit: how many holds, and how many waits, at the most; up to 1000.
+            limit: at most how many holds, and how many waits; up to 1000.
 
         Raises:
             Unsupported: this is no Fencehold service.
@@ -113,12 +113,12 @@ class Client(BlockingOnly, Verbs):
 
         Args:
             fence: take it only from holders up to this fence, so that doing it twice cannot hit the next one.
-            tier: in which tier; by default where state is protected, if there is that.
+            tier: in which tier; by default CORRECTNESS, if this client has a source for it.
         """
         return self._route_of(tier).portal().break_hold(one(name)[0], fence)
 
     def ready(self) -> None:
-        """Wait until a session is open. `connect` has done so once, unless it was told to be lazy.
+        """Wait until a session is open. `connect` has done so once, unless it was lazy.
 
         Raises:
             Unavailable: no node was reached within the connect timeout.
@@ -131,7 +131,7 @@ class Client(BlockingOnly, Verbs):
         self._closed = True
         portals, self._portals = self._portals, {}
         with ExitStack() as stack:
-            # Taken out one by one: a portal that is started meanwhile is closed by who takes it out.
+            # Taken out one by one: a portal that is started meanwhile is closed by the thread that takes it out.
             while portals:
                 stack.callback(portals.popitem()[1].close)
 
@@ -203,7 +203,7 @@ def connect(
 ) -> Client:
     """Connect to a service: ``with connect(…) as client`` or ``client = connect(…)``, to be closed.
 
-    What is not said here is looked for in the file, and has a default otherwise. Durations are seconds, a
+    Options that are not given are read from the file, and have a default otherwise. Durations are seconds, a
     `timedelta`, or a text such as "30s".
 
     Args:
@@ -212,14 +212,14 @@ def connect(
             None: what ``$FENCEHOLD_URL`` or the file says, or this machine.
         correctness: instead of one URL for both tiers, the one for what protects state…
         efficiency: …and the one for what only avoids doing work twice.
-        rules: names, or beginnings of names with a ``*``, that are for one tier whatever a caller says.
-        on_unavailable: ``"proceed"``: who asks for EFFICIENCY when its backend is away goes on without a lock, and
-            the claim says so. ``"raise"`` is the default, and CORRECTNESS never goes on without.
+        rules: names, or prefixes of names with a ``*``, that are for one tier whatever a caller says.
+        on_unavailable: ``"proceed"``: an acquire for EFFICIENCY whose backend is unavailable proceeds without a
+            lock, and the claim says so. ``"raise"`` is the default, and CORRECTNESS never proceeds without.
         ttl: how long a session lives without a keep-alive: how long a holder that hangs keeps others waiting; 30.
         grace: the reconnect window: how long a session can be resumed after its connection was closed, and so how
             soon a crash is seen; 1.
-        name: what this client is called when others ask who holds something.
-        meta: more to be said of it.
+        name: the name of this client, as `explain` shows it.
+        meta: more about it, for `explain`.
         connect_timeout: how long a call waits for the service to be reached; 5.
         long_wait: how long an acquire waits before the log warns, saying who holds the name; 0: never; 60.
         tls: the TLS context to connect with.

@@ -1,4 +1,4 @@
-"""A claim and a hold, for threads. See the async ones for the rules; here a body is not cancelled: it asks."""
+"""A claim and a hold, for threads. See the async ones for the rules; here a body is not cancelled: it checks."""
 
 import time
 from collections import deque
@@ -18,7 +18,7 @@ from fencehold.locks.trust import Grant
 
 
 class Claim(Claiming):
-    """Having names, to avoid doing work twice. There is no fence, so it protects nothing from a late write."""
+    """Names held to avoid doing work twice. There is no fence, so it protects nothing from a late write."""
 
     __slots__ = ("_loss", "_portal")
 
@@ -41,7 +41,7 @@ class Claim(Claiming):
             self._loss = Loss(self)
             self._grant.on_lost = self._on_lost
             if self._grant.ending not in ("", "released"):
-                # Lost before anyone could be told, or just now: being told twice does no harm.
+                # Lost before there was a callback, or in this moment: firing twice does no harm.
                 self._loss._fire()
         return self._loss
 
@@ -60,13 +60,13 @@ class Claim(Claiming):
         self._portal.extend(self._grant, ttl_of(ttl))
 
     def release(self) -> None:
-        """Release the names. Done even if the caller is interrupted while waiting for the answer.
+        """Release the names. Done even if the caller is interrupted while waiting for the reply.
 
         Raises:
             HoldLost: it was lost before; what was done under it may not have been alone.
             NotOwner: it was released before.
-            OutcomeUnknown: the service went away; the names are freed as soon as it is back, or with the session.
-            Overloaded: it is busy; the names are freed as soon as it is not, or with the session.
+            OutcomeUnknown: the connection was lost; the names are released when it is back, or with the session.
+            Overloaded: it is busy; the names are released as soon as it is not, or with the session.
         """
         try:
             self._alive()
@@ -97,13 +97,13 @@ class Claim(Claiming):
             self._on_interrupted()
 
     def _on_interrupted(self) -> None:
-        """Have it released, if it is not, without waiting for that: its caller may have been interrupted."""
+        """Have it released, if it is not, without waiting: the caller may have been interrupted."""
         if not self._grant.ending:
             self._portal.release_soon(self._grant)
 
     def _release_soon(self) -> None:
-        """Release it, if that was not done, without waiting: the portal's own thread may collect an iterator that
-        was forgotten."""
+        """Release it, if that was not done, without waiting: the portal's own thread may garbage-collect an
+        iterator that was not closed."""
         if not self._grant.ending:
             self._portal.run_soon(self._released())
 
@@ -118,7 +118,7 @@ class Claim(Claiming):
 
 
 class Hold(Claim, Holding):
-    """Having names. Pass `fence` to whatever the names protect; call `check` before each step."""
+    """Names held with a fence. Pass `fence` to whatever the names protect; call `check` before each step."""
 
     __slots__ = ()
 
@@ -134,7 +134,7 @@ class Loss:
         self._hold = hold
         self._is_set = False
         self._gates: dict[Gate, Any] = {}
-        """Of those who wait."""
+        """Of the threads that wait."""
         self._callbacks: deque[Callable[[], object]] = deque()
 
     def is_set(self) -> bool:
@@ -158,7 +158,7 @@ class Loss:
 
     def add_callback(self, callback: Callable[[Any], object]) -> None:
         """Have this called when the hold is lost, in a thread of its own; at once if it is."""
-        # Not in the portal's thread: a callback that blocks must not stop the heart of the other holds.
+        # Not in the portal's thread: a callback that blocks must not stop the keep-alives of the other holds.
         call = self._hold._portal.threads.caller()
         self._callbacks.append(lambda: call(partial(callback, self._hold)))
         if self._is_set:
@@ -168,7 +168,7 @@ class Loss:
         """The hold is lost."""
         self._is_set = True
         for gate in list(self._gates):
-            # Opened by the one that takes it out: that is done once.
+            # Opened by the thread that takes it out: that is done once.
             if self._gates.pop(gate, self) is None:
                 gate.open()
         while self._callbacks:

@@ -1,7 +1,7 @@
 # Made of src/fencehold/client/aio/lock.py by scripts/blocking: change that one.
-"""Locks: terms under which names are asked for, again and again, by any number of threads.
+"""Locks: terms under which names are acquired, any number of times, by any number of threads.
 
-A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was asked for. The lock
+A lock object holds nothing: each acquire makes a `Hold`, or a `Claim` where no fence was requested. The lock
 remembers whose holds it made, so that `release` and the end of a `with` find the right one.
 """
 
@@ -56,12 +56,12 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
 
     @property
     def name(self) -> str:
-        """The name asked for; the first of several."""
+        """The name of the lock; the first of several."""
         return self._terms.names[0]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names asked for, in the order every client asks in."""
+        """All names of the lock, in the one order that every client uses."""
         return self._terms.names
 
     @overload
@@ -73,7 +73,7 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
     def acquire(self, *, blocking: bool = True, timeout: Duration | EllipsisType | None = ...) -> Held | None:
         """Wait for the names; None if they were not acquired in time.
 
-        Whatever ends the waiting, an interrupt or a cancellation, nothing stays behind.
+        However the wait ends, even by an interrupt or a cancellation, nothing stays behind.
 
         Args:
             blocking: False is the same as a timeout of 0.
@@ -81,9 +81,9 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
 
         Raises:
             Deadlock, QueueFull, LimitExceeded, PermissionDenied, SessionExpired: nothing is held.
-            Unavailable: nothing was asked, as the service was not reached.
+            Unavailable: nothing was requested, as the service was not reached.
             Overloaded: it was busy all the time, or when this was tried; who holds the names is not known.
-            OutcomeUnknown: the service went away; what may have been granted is withdrawn when it is back.
+            OutcomeUnknown: the connection was lost; what may have been granted is withdrawn when it is back.
         """
         terms = self._terms
         if timeout is not ... or not blocking:
@@ -112,14 +112,14 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         thread = this_thread()
         hold = self._acquired.last(thread)
         if hold is None:
-            # Still entered: the end of its `with` finds it released, and does nothing.
+            # Still entered: the end of its `with` will find it released, and do nothing.
             hold = next((hold for hold in reversed(self._entered.of(thread)) if not hold._grant.ending), None)
         if hold is None:
             raise NotOwner(f"this thread holds nothing by this lock on {self._terms.label}")
         try:
             hold.release()
         finally:
-            # Not if an interrupt came first: then this thread has it still.
+            # Not if an interrupt came first: then this thread still holds it.
             if hold._grant.ending:
                 self._acquired.drop(thread, hold)
 
@@ -137,7 +137,7 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         return False
 
     def _acquire_unowned(self, owner: bytes | None = None) -> Held | None:
-        """As `acquire`, but the lock remembers nothing: the hold is its caller's alone."""
+        """As `acquire`, but the lock remembers nothing: only the caller has the hold."""
         return acquire_as(self._carrier, self._held, self._terms, owner)
 
     def acquire_or_raise(self, owner: bytes | None = None) -> Held:
@@ -148,7 +148,7 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         return hold
 
     def _stranger(self) -> bytes:
-        """An owner that has nothing and waits for nothing."""
+        """A new owner, which holds nothing and waits for nothing."""
         return self._carrier.owners.anew(this_thread())
 
     def __enter__(self) -> Held:
@@ -184,7 +184,7 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
         except FenceholdError:
             raise
         except BaseException:
-            # Interrupted, whatever that kept from being done.
+            # Interrupted: do what that may have prevented.
             left = left or self._entered.last(this_thread(), error)
             if left is not None:
                 self._entered.leave(*left)
@@ -201,14 +201,14 @@ class Lock(BlockingOnly, Routed, Decorator, Generic[Held]):
 
     def _timeout(self) -> LockTimeout:
         seen: views.Explanation | None = None
-        # Saying who holds it is a courtesy: the answer is that it was not acquired.
+        # Saying who holds it is optional: the result is that it was not acquired.
         with suppress(FenceholdError):
             seen = self._carrier.explain(self.name, stale=True, limit=views.A_FEW)
         return views.not_acquired(self._terms, seen)
 
 
 class Untimed(Generic[Held]):
-    """What was made without a timeout: `acquire()` waits until it has the names, and never returns None."""
+    """Made without a timeout: `acquire()` waits until it has the names, and never returns None."""
 
     __slots__ = ()
 
@@ -244,7 +244,7 @@ def lock_on(
 
 
 def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) -> Grant | None:
-    """Ask for names, and let what came of it be counted. `who` is a thread, or a thread."""
+    """Acquire names, and report the outcome to the meter. `who` is a thread, or a thread."""
     meter, is_plain = metering.meter, traces.tracer is None
     if meter is None:
         return carrier.acquire(terms, who, owner) if is_plain else traced(carrier, terms, who, owner)
@@ -264,7 +264,7 @@ def asked(carrier: Carrier, terms: Terms, who: Any, owner: bytes | None = None) 
 def acquire_as(
     carrier: Carrier, kind: Callable[[Carrier, Grant], Made], terms: Terms, owner: bytes | None = None
 ) -> Made | None:
-    """Acquire, and make a hold of some kind of what is granted."""
+    """Acquire, and make a hold of the given kind of what is granted."""
     grant: Grant | None = None
     try:
         grant = asked(carrier, terms, this_thread(), owner)

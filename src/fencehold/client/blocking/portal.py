@@ -1,11 +1,11 @@
-"""Portals: the ways of a blocking client to its sources, each with a thread of its own, on which a loop runs.
+"""Portals: how a blocking client reaches its sources, each with a thread of its own, on which a loop runs.
 
-1. To the service, the calling thread sends and receives by itself what is asked most: to acquire and to release
-   (`DirectPortal`). The loop's thread keeps the session alive, makes connections, and hears what nobody waits for.
-2. Where an application's threads are greenlets, which must not block, or the system lacks what that needs, what a
-   thread wants is handed to the session protocol on the loop's thread, as it is (`ServicePortal`).
-3. To anything else, and where a circuit breaker is on the way, a carrier is asked by a task (`CarrierPortal`).
-4. A caller that stops waiting (a KeyboardInterrupt) has what it asked for withdrawn.
+1. To the service, the calling thread itself sends and receives the most frequent requests, acquire and release
+   (`DirectPortal`). The loop's thread keeps the session alive, makes connections, and receives everything else.
+2. Where an application's threads are greenlets, which must not block, or the system lacks what that needs, a
+   thread's request is passed to the session protocol on the loop's thread, without a task (`ServicePortal`).
+3. For anything else, and behind a circuit breaker, a task calls a carrier (`CarrierPortal`).
+4. When a caller stops waiting (a KeyboardInterrupt), its request is withdrawn.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 
 class Portal(Protocol):
-    """What the verbs of a blocking client are carried by."""
+    """What carries out the calls of a blocking client."""
 
     @property
     def owners(self) -> Owners: ...
@@ -50,22 +50,22 @@ class Portal(Protocol):
         """Acquire for the calling thread, or for an owner made `anew`. An interrupt leaves nothing behind."""
 
     def release(self, grant: Grant) -> None:
-        """Release a grant. Once handed over it is done, whether or not anyone waits."""
+        """Release a grant. Once handed over it is done, whether or not the caller waits."""
 
     def release_soon(self, grant: Grant) -> None:
-        """Have a grant released that nobody has, unless that was done. It does not wait, nor raise."""
+        """Have a grant released that no caller has, unless that was done. It does not wait, nor raise."""
 
     def extend(self, grant: Grant, ttl: float | None) -> None:
         """Move the end of a grant."""
 
     def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
-        """Who has a name and who waits for it."""
+        """Who holds a name and who waits for it."""
 
     def break_hold(self, name: str, fence: int) -> int:
         """Take a name from those who hold it."""
 
     def changes(self, name: str) -> AbstractContextManager[Iterator[object]]:
-        """Something that moves whenever a name may have changed hands, until the client is closed."""
+        """Yields whenever a name may have changed hands, until the client is closed."""
 
     def ready(self) -> None:
         """Wait until it can be used."""
@@ -74,7 +74,7 @@ class Portal(Protocol):
         """Run a coroutine on the loop."""
 
     def run_soon(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Have a coroutine run on the loop, whatever becomes of it; not at all if the client is closed."""
+        """Have a coroutine run on the loop, ignoring its outcome; not at all if the client is closed."""
 
     def is_closed(self) -> bool:
         """Whether the client is closed, or being closed."""
@@ -131,7 +131,7 @@ class CarrierPortal(LoopThread):
         try:
             yield one_by_one(self, changes)
         finally:
-            # Without waiting: this may be the loop's own thread, which collects an iterator that was forgotten.
+            # Without waiting: this may be the loop's own thread, collecting an iterator that was not closed.
             self.run_soon(cast("Coroutine[Any, Any, Any]", context.__aexit__(None, None, None)))
 
     def ready(self) -> None:
@@ -147,7 +147,7 @@ class CarrierPortal(LoopThread):
 
 
 class ServicePortal(CarrierPortal):
-    """The portal to the service: what is asked often goes to the session protocol without a task."""
+    """The portal to the service: frequent requests go to the session protocol without a task."""
 
     channel: Channel
 
@@ -158,7 +158,7 @@ class ServicePortal(CarrierPortal):
 
     def acquire(self, terms: Terms, who: Who, owner: bytes | None = None) -> Grant | None:
         if self.channel.shards is None:
-            # Nobody knows of several shards: mostly there is one.
+            # Several shards are not known of: mostly there is one.
             with suppress(Moved):
                 return self._acquire_here(terms, who, owner)
         return super().acquire(terms, who, owner)
@@ -166,7 +166,7 @@ class ServicePortal(CarrierPortal):
     def _acquire_here(self, terms: Terms, who: Who, owner: bytes | None) -> Grant | None:
         slip = self.slip()
         try:
-            # Inside: an interrupt may come when it is handed over, and this thread not yet asleep.
+            # Inside: an interrupt may come when it is handed over, and this thread does not wait yet.
             self.post(self._acquire, slip, terms, owner or self.owners.of(who))
             return slip.wait()  # type: ignore[no-any-return]
         except BaseException:
@@ -221,7 +221,7 @@ class ServicePortal(CarrierPortal):
 
 
 class DirectPortal(ServicePortal):
-    """The portal to the service where threads are threads: who acquires and releases does so by itself."""
+    """The portal to the service for real threads: the calling thread acquires and releases by itself."""
 
     is_direct = True
 
@@ -233,7 +233,7 @@ class DirectPortal(ServicePortal):
 
     def post(self, call: Callable[..., object], *args: Any) -> None:
         if hasattr(self, "_turns"):
-            # Who posts something may wait for it.
+            # The thread that posts something may wait for it.
             self._turns.leave_own()
         super().post(call, *args)
 
@@ -275,7 +275,7 @@ class DirectPortal(ServicePortal):
         if self.channel.shards is not None:
             super().release_soon(grant)
             return
-        # Nobody is to rely on it, nor to be warned that it was forgotten, until the loop's thread gets to it.
+        # No code may rely on it, and no warning is due for it, until the loop's thread gets to it.
         grant.ending = grant.ending or "released"
         with suppress(UsageError):
             super().post(self._release_granted, grant)
@@ -283,7 +283,7 @@ class DirectPortal(ServicePortal):
     # On the loop's thread.
 
     def _withdraw(self, slip: Slip) -> None:
-        # First, as what was left may be asked anew.
+        # First, as a request that was left may be sent anew.
         self._look()
         if hasattr(slip, "request"):
             super()._withdraw(slip)
@@ -317,7 +317,7 @@ async def _awaited(call: Callable[[Grant], Any], grant: Grant) -> None:
 
 
 def one_by_one(portal: Portal, things: AsyncIterator[Any]) -> Iterator[Any]:
-    """What an async iterator gives, until it ends or the client is closed."""
+    """The items of an async iterator, until it ends or the client is closed."""
     while not portal.is_closed():
         try:
             thing = portal.run(cast("Coroutine[Any, Any, Any]", things.__anext__()))

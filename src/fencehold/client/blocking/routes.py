@@ -1,4 +1,4 @@
-"""The way from a lock to what grants it: in the blocking client, the portal of the process it is used in.
+"""The route from a lock to what grants it: in the blocking client, the portal of the process it is used in.
 
 A lock outlives a fork, a portal does not; so a lock has a route, which finds the portal whenever it is used.
 """
@@ -31,7 +31,7 @@ class Route:
 
 
 class Routed:
-    """Something that asks by a route."""
+    """Something that sends requests by a route."""
 
     __slots__ = ("_route",)
 
@@ -40,7 +40,7 @@ class Routed:
 
     @property
     def guarantees(self) -> Guarantees:
-        """What is guaranteed by where the names are asked for."""
+        """What is guaranteed by what grants the names."""
         return self._route.guarantees
 
     @property
@@ -49,11 +49,11 @@ class Routed:
 
 
 def release_soon(carrier: Portal, grant: Grant) -> None:
-    """Release what was granted to nobody, without waiting for that."""
+    """Release a grant that no caller received, without waiting."""
     carrier.release_soon(grant)
 
 
 def pause(carrier: Portal, seconds: float) -> None:
-    """Wait; no longer than the client is open."""
+    """Wait, but only while the client is open."""
     with suppress(UsageError):
         carrier.run(asyncio.sleep(seconds))

@@ -1,6 +1,6 @@
-"""An acquire within a span, in a thread: while it waits, another thread looks who holds what it waits for.
+"""An acquire within a span, in a thread: while it waits, another thread looks up the holders.
 
-That thread is one for all, and ends when there is nothing left to look at.
+That thread is shared by all acquires, and ends when there is nothing left to look up.
 """
 
 import heapq
@@ -39,13 +39,13 @@ def traced(carrier: Carrier, terms: Terms, who: Who, owner: bytes | None = None)
 
 
 def _look(carrier: Carrier, span: AcquireSpan) -> None:
-    # A link is a courtesy: without it, the span still says how long it took.
+    # A link is optional: without it, the span still says how long it took.
     with suppress(FenceholdError):
         span.on_seen(carrier.explain(span.terms.names[0], stale=True, limit=LINKS_MAX))
 
 
 class _Looks:
-    """What is to be looked at a moment later, unless it is cancelled before."""
+    """Lookups to be done a moment later, unless they are cancelled before."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, list[Callable[[], None]]]] = []
@@ -54,8 +54,8 @@ class _Looks:
         self._thread: threading.Thread | None = None
 
     def later(self, look: Callable[[], None]) -> Callable[[], None]:
-        """Returns what cancels it."""
-        # Emptied by who comes first: the one who looks, or the one who need not know any more.
+        """Returns a function that cancels it."""
+        # Emptied by the first of two: the thread that does the lookup, or the one that cancels it.
         asked = [look]
         with self._changed:
             if self._thread is None:
@@ -75,7 +75,7 @@ class _Looks:
                     self._thread = None
                     return
                 _, _, asked = heapq.heappop(self._due)
-            # Whatever is asked of a client that is closed meanwhile must not end the looking of others.
+            # An error, as of a client that was closed meanwhile, must not end the lookups of others.
             with suppress(IndexError, Exception):
                 asked.pop()()
 

@@ -26,10 +26,10 @@ class Watch:
 
     @property
     def places(self) -> str:
-        """Up to where it was told what happened, in each shard: `watch(after=…)` goes on from there.
+        """Up to where it has delivered the events of each shard: `watch(after=…)` resumes from there.
 
         Raises:
-            UsageError: it has not begun, or is of several cells: those have no common order of shards.
+            UsageError: it has not begun, or watches several cells: those have no common order of shards.
         """
         return self._watch.places
 
@@ -41,8 +41,8 @@ class Watch:
         return event
 
     def close(self) -> None:
-        """Watch no longer. It does not wait, and may come after the client was closed."""
-        # This may be the portal's own thread, which collects an iterator that was forgotten.
+        """Stop watching. It does not wait, and may be called after the client was closed."""
+        # This may be the portal's own thread, garbage-collecting an iterator that was not closed.
         self._portal.run_soon(self._watch.close())
 
     def __enter__(self) -> Self:

@@ -1,1 +1,1 @@
-"""The way of a thread to the service without a change of threads: it sends and receives itself."""
+"""How a calling thread talks to the service without a thread switch: it sends and receives itself."""

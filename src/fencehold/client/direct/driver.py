@@ -1,11 +1,11 @@
-"""The driver of a client whose callers send and receive by themselves. What it adds to the one beneath:
+"""The driver of a client whose callers send and receive by themselves. What it adds to `Driver`:
 
 1. It makes its connections as lines, by the same addresses and with the same errors.
-2. It carries on with what callers leave.
-3. A client that is called often keeps the ear of its line stopped from one call to the next: the loop's thread
-   looks every `TICK_S` whether it still is, and hears again when it is not. So what nobody waits for is heard at
-   once while the client is not used, and within two ticks while it is. While somebody waits in a queue, or
-   watches, the ear is stopped for no longer than a call takes.
+2. It continues what callers leave unfinished.
+3. A client that is called often keeps the loop from listening on its line between calls: the loop's thread checks
+   every `TICK_S` whether there are still calls, and listens again when there are none. So messages to no waiting
+   caller are received at once while the client is idle, and within two ticks while it is in use. While a request
+   waits in a queue, or there is a watch, the loop stops listening for no longer than a call takes.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from fencehold.locks.clock import Clock, clock
 
 TICK_S = 0.01
 ALONE = 256
-"""Calls in turns of their own, one after the other, after which company is forgotten."""
+"""Consecutive calls in turns of their own, after which contention is forgotten."""
 COMPANY_TIMES_MAX = 32
 
 
@@ -46,14 +46,14 @@ class LineDriver(Driver):
         self.turns = self.protocol.turns
         self.turns.settle, self.turns.on_over = self._settle, self._listen
         self.company = 0
-        """How many more calls are not to be made in turns of their own."""
+        """How many more calls are to be handed to the loop's thread."""
         self._company_times = 1
         self.alone = 0
-        """Calls in turns of their own since company was found."""
+        """Calls in turns of their own since contention was found."""
         self.is_ticking = False
-        """Whether the ear is given back by the tick, and not by each caller."""
+        """Whether the tick lets the loop listen again, and not each caller."""
         self.called_at = self._ticked_at = -inf
-        """When a caller was last in its turn; and when it had been, at the last tick."""
+        """When a caller last had a turn; and the same as of the last tick."""
 
     def line(self) -> Line | None:
         """The one that carries the session, if there is one."""
@@ -61,13 +61,13 @@ class LineDriver(Driver):
         return connection.transport if connection is not None else None  # type: ignore[return-value]
 
     def tick_soon(self) -> None:
-        """Look after a while whether there are still calls."""
+        """Check after a while whether there are still calls."""
         if not self.is_ticking and not self.protocol.subscriptions():
             self.is_ticking = True
             self.loop.call_later(TICK_S, self._tick)
 
     def expect_company(self, calls: int) -> None:
-        """A turn was refused or left: make so many calls without one; more, if that was so before."""
+        """A turn was refused or left: make so many calls without one; more, if that was so shortly before."""
         is_again = self.alone < ALONE
         self._company_times = min(2 * self._company_times, COMPANY_TIMES_MAX) if is_again else 1
         self.company, self.alone = calls * self._company_times, 0
@@ -85,10 +85,10 @@ class LineDriver(Driver):
         connection.connection_made(line)  # type: ignore[arg-type]  # As much of a transport as is needed.
 
     def _settle(self, call: Call) -> None:
-        """Carry on with what a caller has left."""
+        """Continue what a caller has left unfinished."""
         protocol, request, now = self.protocol, call.request, self.clock()
         if call.stage == CLAIMED:
-            # Anew: its caller may be about to number the one there is.
+            # A copy: its caller may be about to number the original.
             call.request = request.renewed()
             self.submit(call)
         elif request.stage == DONE:
@@ -104,14 +104,14 @@ class LineDriver(Driver):
         self._call_soon(self._act)
 
     def submit(self, call: Call) -> None:
-        """Ask for a caller what it has not asked by itself."""
+        """Send a request for a caller that has not sent it itself."""
         try:
             self.protocol.submit(call.request, self.clock())
         except FenceholdError as error:
             call.set_exception(error)
 
     def _listen(self) -> None:
-        """The loop's turn is over: whatever is under way is for it to hear."""
+        """The loop's turn is over: it receives the replies to all that is in flight."""
         line = self.line()
         if line is not None and not line.is_heard:
             line.listen()
@@ -123,7 +123,7 @@ class LineDriver(Driver):
             self.loop.call_later(TICK_S, self._tick)
             return
         try:
-            # In turn: a caller that is in its own looks at this at its end.
+            # In the loop's turn: a caller checks this at the end of its own.
             self.is_ticking = False
         finally:
             self.turns.__exit__()

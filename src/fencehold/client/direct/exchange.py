@@ -1,4 +1,4 @@
-"""An exchange: a caller sends its request and reads its answer, on its own thread, in one turn.
+"""An exchange: a caller sends its request and reads its reply, on its own thread, in one turn.
 
 Two system calls, when all goes well. The laws are those of `turns`.
 """
@@ -16,15 +16,15 @@ from fencehold.client.protocol import single_request
 from fencehold.client.protocol.session import NOTHING
 
 REPLY_BYTES = 4_096
-"""No reply that a caller reads by itself is longer."""
+"""The longest reply that a caller reads by itself."""
 COMPANY = 16
 """Calls that are handed to the loop's thread without a try, after one whose turn was refused or left: other
-threads are at it, or the answers are slow, and turns would only keep them from being on the way together. Twice as
-many each time that it is found again before long."""
+threads are calling, or the replies are slow, and turns would only keep requests from being in flight together.
+Twice as many each time that this happens again soon."""
 
 
 class Exchange:
-    """The way of callers to one service."""
+    """Carries out the calls of threads to one service."""
 
     __slots__ = ("_driver", "_post", "_protocol", "_turns")
 
@@ -35,7 +35,7 @@ class Exchange:
         self._turns.caller_code = Exchange.ask.__code__
 
     def ask(self, call: Call, now: float) -> None:  # noqa: PLR0912, PLR0915 - stage by stage, in one place
-        """Ask: then the call is done, or the loop's thread has it, and it is to be waited for."""
+        """Send the request: then the call is done, or the loop's thread has it, and the caller has to wait."""
         protocol, turns, driver = self._protocol, self._turns, self._driver
         request = call.request
         if driver.company > 0 or not protocol.attached or not turns.take(call):
@@ -64,7 +64,7 @@ class Exchange:
         try:
             sent = line.send(words, NOW)
         except OSError:
-            # Full, or broken: of the latter the ear is told.
+            # Full, or broken: the loop is notified of the latter.
             sent = 0
         if call.is_left:
             return  # type: ignore[unreachable]  # Others set it.
@@ -90,7 +90,7 @@ class Exchange:
             try:
                 data, _ = tls.decrypt(data)
             except SSLError:
-                # Left as if interrupted: the connection is not worth more.
+                # Left as if interrupted: the connection is useless.
                 self._leave(call)
             if call.is_left:
                 return  # type: ignore[unreachable]  # Others set it.
@@ -121,7 +121,7 @@ class Exchange:
 
 
 def _reply(line: Any, data: bytes) -> Any:
-    """The one reply that there is; anything else is no plain one."""
+    """The one reply that there is; NOTHING if it is not exactly one."""
     reader = line.reader
     reader.feed(data)
     try:

@@ -1,10 +1,10 @@
 """A line: one connection whose socket is written and read by the thread whose turn it is. Laws:
 
-1. To the driver it is a transport, and all it does so is done on the loop's thread.
-2. The loop's thread hears it by an *ear*: an epoll of its own inside the loop's. A caller that reads by itself
-   stops the ear, so that its answer wakes nobody else. That its other end is gone is heard all the same.
-3. The socket blocks those who read, for `PATIENCE_S` at the most; the loop's thread never reads or writes so.
-4. What TLS does to bytes is done in memory, by whose turn it is.
+1. To the driver it is a transport, and all it does as one is done on the loop's thread.
+2. The loop listens on it by an epoll of its own inside the loop's (the *ear*). A caller that reads by itself
+   disables it, so that the reply does not wake up the loop. A disconnect is still reported.
+3. The socket blocks callers that read, for at most `PATIENCE_S`; the loop's thread never reads or writes so.
+4. TLS is applied in memory, by the thread whose turn it is.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fencehold.client.protocol.session import NOTHING
 from fencehold.drivers.address import Endpoint
 
 NOW = getattr(socket, "MSG_DONTWAIT", 0)
-"""The flag of what does not wait."""
+"""The flag for calls that do not block."""
 AT_ONCE_BYTES = 65_536
 IS_KNOWN_HERE = hasattr(select, "epoll") and NOW != 0
 """Whether this system has what is needed."""
@@ -55,12 +55,12 @@ class Tls:
                 self._incoming.write(data)
 
     def encrypt(self, data: bytes) -> bytes:
-        """What is to be sent for this."""
+        """The bytes to send for this."""
         self._end.write(data)
         return self._outgoing.read()
 
     def decrypt(self, data: bytes) -> tuple[bytes, bool]:
-        """What was meant, and whether it was the last."""
+        """The plain bytes, and whether they were the last."""
         self._incoming.write(data)
         parts: list[bytes] = []
         try:
@@ -73,7 +73,7 @@ class Tls:
             return b"".join(parts), True
 
     def pending(self) -> bytes:
-        """What TLS itself has to say."""
+        """Bytes that TLS itself has to send."""
         return self._outgoing.read()
 
 
@@ -82,7 +82,7 @@ async def dial(
 ) -> tuple[socket.socket, Tls | None]:
     """Connect to one address of a node after the other, as `create_connection` does, and with its errors."""
     try:
-        # An address is no name: no thread is needed to look it up.
+        # For a numeric address: no thread is needed to look it up.
         numeric = socket.AI_NUMERICHOST
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=numeric)
     except (OSError, UnicodeError):
@@ -144,7 +144,7 @@ class Line:
         self._ear.register(self._number, select.EPOLLIN)
 
     def begin(self) -> None:
-        """Hear it from now on."""
+        """Listen from now on."""
         self._loop.add_reader(self._ear.fileno(), self._on_readable)
         if self.tls is not None:
             # What came with the end of the handshake is in memory already.
@@ -153,17 +153,17 @@ class Line:
     # In any turn.
 
     def renew_reader(self) -> None:
-        """Forget what was not a whole reply."""
+        """Discard an incomplete reply."""
         self.reader = Reader(notEnoughData=NOTHING)
         """For what callers read."""
 
     def deafen(self) -> None:
-        """A caller reads by itself."""
+        """A caller reads by itself: the loop does not listen."""
         self.is_heard = False
         self._ear.modify(self._number, 0)
 
     def listen(self) -> None:
-        """No caller does."""
+        """No caller reads: the loop listens."""
         if not self._is_closed:
             self._ear.modify(self._number, select.EPOLLIN)
             self.is_heard = True
@@ -171,7 +171,7 @@ class Line:
     # On the loop's thread, as of a transport.
 
     def write(self, data: bytes) -> None:
-        """Send, now or as soon as it can be."""
+        """Send, now or as soon as possible."""
         if not self._is_closed:
             self.write_raw(data if self.tls is None else self.tls.encrypt(data))
 

@@ -1,21 +1,21 @@
 """Turns: a client's protocol and its connection are one caller's, or the loop's, never of both at once. Laws:
 
-1.  *One at a time.* A turn is taken by an entry in a dict, which is atomic, and says who has it: there is no
-    moment at which it is taken and nobody knows by whom, wherever an interrupt comes.
-2.  *A caller touches nothing but what is its own.* In its turn it sends one request, while nothing else is under
-    way, and reads one answer to it. Whatever else comes, pushes and errors too, it leaves to the loop's thread,
+1.  *One at a time.* A turn is taken by an entry in a dict, which is atomic, and names the holder of the turn:
+    there is no moment at which it is taken by an unknown holder, wherever an interrupt comes.
+2.  *A caller touches nothing but what is its own.* In its turn it sends one request, while nothing else is in
+    flight, and reads one reply to it. Whatever else comes, pushes and errors too, it leaves to the loop's thread,
     with every byte that it has read. So all that the protocol decides is decided on the loop's thread, which no
     signal interrupts.
-3.  *What a caller has begun is written down before it is done* (`Call.stage`). A caller that is interrupted leaves
-    its turn as it is; the loop's thread carries on from what is written. Only of what was interrupted inside a
-    system call it is not known what was sent or read: then the connection is in doubt. The loop's thread turns to
-    another one, takes the session up there, and repeats the request under its id.
-4.  *No turn of a caller is long*: it waits for its answer for `PATIENCE_S`, and leaves the rest to the loop's
-    thread. So the heart never waits longer than that behind a caller.
+3.  *What a caller is about to do is recorded first* (`Call.stage`). A caller that is interrupted leaves its turn
+    as it is; the loop's thread continues from the record. Only for an interrupt inside a system call it is not
+    known what was sent or read: then the connection is in doubt. The loop's thread makes another one, resumes the
+    session there, and repeats the request under its id.
+4.  *No turn of a caller is long*: it waits for its reply for `PATIENCE_S`, and leaves the rest to the loop's
+    thread. So a keep-alive never waits longer than that behind a caller.
 5.  *The loop goes first.* While it waits for its turn, no caller begins one.
-6.  *A thread never waits for itself.* A signal handler, or whatever is collected, may use the client in the middle
-    of a turn of the same thread: that turn is left to the loop's thread then, and its caller waits for the answer
-    like any other.
+6.  *A thread never waits for itself.* A signal handler, or a finalizer, may use the client in the middle of a turn
+    of the same thread: that turn is left to the loop's thread then, and its caller waits for the reply like any
+    other.
 """
 
 import sys
@@ -39,15 +39,15 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 PATIENCE_S = 0.005
-"""How long a caller waits for its answer before it leaves that to the loop's thread."""
+"""How long a caller waits for its reply before it leaves that to the loop's thread."""
 LOOK_S = 0.05
-"""How often the loop's thread looks whether a turn that it waits for is over, should nobody say so."""
+"""How often the loop's thread checks whether a turn that it waits for is over, in case it is not notified."""
 LOST_S = 1.0
-"""After which time it looks whether the thread that has the turn is still there."""
+"""After which time it checks whether the thread that has the turn is still in it."""
 
 CLAIMED, SENDING, SENT, RECEIVING, RECEIVED = range(5)
-"""What a caller is about: nothing is on the wire; perhaps; the request is; perhaps some of the answer was read; it
-is in `Call.data`."""
+"""How far a call is: nothing is sent; perhaps some is; the request is sent; perhaps some of the reply was read;
+the reply is in `Call.data`."""
 
 _TURN = "turn"
 
@@ -55,14 +55,14 @@ get_ident = threading.get_ident
 
 
 class Call(Slip):
-    """What a thread asks: the promise of its request, and how far it has come with it."""
+    """The call of a thread: the promise of its request, and how far it is."""
 
     __slots__ = ("data", "is_left", "line", "stage", "thread", "unsent")
 
     request: "Acquire | Release"  # type: ignore[assignment]  # Never none: it is made first.
     line: "Line"
     unsent: bytes
-    """What was not taken by the socket; set when it is left."""
+    """What the socket did not take; set when the call is left."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -94,34 +94,34 @@ class Call(Slip):
 
 
 class Turns:
-    """Whose turn it is. As a context it is the loop's, in which turns may be nested."""
+    """Whose turn it is. As a context manager it takes the loop's turn, which may be nested."""
 
     __slots__ = ("_depth", "_freed", "_holder", "caller_code", "is_wanted", "on_over", "settle")
 
     def __init__(self) -> None:
         self._holder: dict[str, Any] = {}
-        """Who has the turn: a call, or this object for the loop."""
+        """The holder of the turn: a call, or this object for the loop."""
         self.is_wanted = False
         """Whether the loop waits for it."""
-        # A plain lock that is only released by callers: of anything larger an interrupt might leave one half.
+        # A plain lock that callers only release: anything larger could be left half done by an interrupt.
         self._freed = threading.Lock()
         self._freed.acquire()
         self._depth = 0
         self.settle: Callable[[Call], None] = lambda _: None
-        """Carries on with a call that was left; in the loop's turn."""
+        """Continues a call that was left; in the loop's turn."""
         self.on_over: Callable[[], None] = lambda: None
         """Called at the end of a turn of the loop."""
         self.caller_code: CodeType | None = None
         """The code that a caller is in for as long as its turn lasts."""
 
-    # Of callers.
+    # For callers.
 
     def take(self, call: Call) -> bool:
-        """Take the turn, if nobody has it or wants it."""
+        """Take the turn, if it is free and the loop does not wait for it."""
         return not self.is_wanted and self._holder.setdefault(_TURN, call) is call
 
     def end(self, call: Call) -> bool:
-        """It is over; False if it was left before."""
+        """The turn is over; False if it was left before."""
         is_own = not call.is_left
         if is_own:
             del self._holder[_TURN]
@@ -137,16 +137,16 @@ class Turns:
 
     def _tell(self) -> None:
         with suppress(RuntimeError):
-            # Told already.
+            # Notified already.
             self._freed.release()
 
     def leave_own(self) -> None:
-        """Leave the turn that the calling thread is in the middle of, if it is in one."""
+        """Leave the turn of the calling thread, if it is in one."""
         holder = self._holder.get(_TURN)
         if isinstance(holder, Call) and holder.thread == get_ident():
             self.leave(holder)
 
-    # Of the loop.
+    # For the loop.
 
     def take_at_once(self) -> bool:
         """Enter, if that can be done without waiting."""
@@ -173,7 +173,7 @@ class Turns:
     def _wait(self) -> None:
         waited_s = 0.0
         self.is_wanted = True
-        # After that: either the end of a turn is seen here, or it is told.
+        # After that: either the end of a turn is seen here, or this thread is notified.
         holder = self._holder.setdefault(_TURN, self)
         while holder is not self:
             if holder.is_left or (waited_s >= LOST_S and not self._is_inside(holder)):
@@ -193,7 +193,7 @@ class Turns:
                 raise
 
     def _is_inside(self, call: Call) -> bool:
-        """Whether a caller is still in its turn: one that is interrupted twice may not have said that it left."""
+        """Whether a caller is still in its turn: one that is interrupted twice may not have marked it as left."""
         frame = sys._current_frames().get(call.thread)
         while frame is not None:
             if frame.f_code is self.caller_code:
@@ -214,7 +214,7 @@ def _in_turn(
 
 
 class SharedProtocol(SessionProtocol):
-    """A protocol that callers touch in their turns. Whatever is public is for the loop's thread, in its turn."""
+    """A protocol that callers use in their turns. Its public methods are for the loop's thread, in its turn."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -2,13 +2,13 @@
 
 1. A connection that may carry the session is parked, not closed, until another does.
 2. Replies come in the order of the commands, so the next reply belongs to the oldest command without one.
-3. At most `WINDOW` commands are on the wire; requests beyond wait their turn, in order.
-   So they do while the server has to remember many answers for the sake of one that is repeated (`Session.kept`).
+3. At most `WINDOW` commands are in flight; requests beyond wait their turn, in order.
+   They also wait while the server has to remember many answers because of one that is repeated (`Session.kept`).
 4. What a connection left unanswered is repeated on the next, in the order of ids.
-5. What was told BUSY rests for the time that was told, and is asked again; told so again, it rests twice as long
-   (exponential back-off), never less than `REST_S_MIN` nor more than `REST_S_MAX`. To that, up to half of it is
-   added at random (jitter): clients that were told the same do not come back in one wave.
-6. Nothing rests beyond the time that its caller waits: it is looked at then.
+5. A request that got BUSY rests for the time given in the reply, and is sent again; at each further BUSY it rests
+   twice as long (exponential back-off), never less than `REST_S_MIN` nor more than `REST_S_MAX`. Up to half of
+   that is added at random (jitter): clients that got the same reply do not come back in one wave.
+6. Nothing rests beyond the time that its caller waits: it is handled then.
 """
 
 from collections import deque
@@ -44,10 +44,10 @@ HUNG_UP = "it closed the connection before it answered: does it want TLS (fenceh
 LOST = "the connection was lost"
 UNCERTAIN = "a call was interrupted while it was sent or answered"
 WINDOW = 1024
-"""Requests on the wire at once: a quarter of what the server remembers for a session."""
+"""Requests in flight at once: a quarter of what the server remembers for a session."""
 
 REMEMBERED_MAX = 2 * WINDOW
-"""Answers that the server is made to remember though they have arrived: half of what it does for a session."""
+"""Answers that the server has to remember though they have arrived: half of what it does for a session."""
 REST_S_MIN = 0.02
 REST_S_MAX = 5.0
 _JITTER = 0.5
@@ -62,19 +62,19 @@ class Settings(NamedTuple):
     ttl: float = 30.0
     """A session ends that long after its last keep-alive."""
     grace: float = 1.0
-    """…and that long after its connection was closed, unless it is taken up again."""
+    """…and that long after its connection was closed, unless it is resumed."""
     connect_timeout: float = 5.0
     """How long a call waits for the service to be reached."""
     long_wait: float = inf
-    """How long an acquire waits before that is worth a warning."""
+    """How long an acquire waits before the log warns."""
     name: str = ""
     meta: str = ""
     user: str = ""
     secret: str = ""
     tier: str = ""
-    """Which of the service's machines to speak to; empty: the one it gives to who does not ask."""
+    """Which of the service's machines to use; empty: its default."""
     shard: int | None = None
-    """Which of its shards; None: the one it gives to who does not ask."""
+    """Which of its shards; None: its default."""
 
     def __repr__(self) -> str:
         return f"Settings(name={self.name!r}, user={self.user!r}, ttl={self.ttl})"
@@ -107,7 +107,7 @@ class Connect(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """Turn away from the connection, or from the attempt to make it: nothing it says matters any more."""
+    """Drop the connection, or the attempt to make it: what it still receives is ignored."""
 
     park: bool
     """Leave it open until the next `Sweep`: closing it might cost the session its time."""
@@ -121,7 +121,7 @@ Order: TypeAlias = Connect | Drop | Sweep
 
 
 class Phase(Enum):
-    """Where the connection stands."""
+    """The state of the connection."""
 
     IDLE = "no connection is wanted"
     PAUSED = "the next try is due later"
@@ -152,9 +152,9 @@ class NodeConnection:
         self._timeout = timeout
         self._attempt_until = self._retry_at = self._open_at = inf
         self._busy: Overloaded | None = None
-        """What the node that was tried last said, if it has no time for one more session now."""
+        """What the node that was tried last replied, if it is too busy for one more session now."""
         self.busy_times = 0
-        """How often one said so since a connection carried the session."""
+        """How often a node was too busy since a connection carried the session."""
         self.orders: list[Order] = []
         self.phase = Phase.IDLE
         self.down_since = 0.0
@@ -168,31 +168,31 @@ class NodeConnection:
         self.orders.append(Connect(self._rotation.take(now)))
 
     def retry(self, now: float, least_s: float = 0.0) -> None:
-        """The last try failed: pause, for so long at the least, then try the next node."""
+        """The last try failed: pause, for at least so long, then try the next node."""
         self.phase = Phase.PAUSED
         self._attempt_until = self._open_at = inf
         self._retry_at = now + max(self._rotation.pause(), least_s)
 
     def on_busy(self, busy: Overloaded) -> None:
-        """The node has no time for the greeting, or for one more session."""
+        """The node is too busy for the greeting, or for one more session."""
         self._busy = busy
         self.busy_times += 1
         self._rotation.on_trouble(str(busy))
 
     def open_later(self, now: float, rest_s: float) -> None:
-        """Ask for the session again on the same connection: another would only be more to do for the node."""
+        """Open the session again on the same connection: another would only be more work for the node."""
         self._open_at = now + rest_s
         self._attempt_until = self._open_at + self._turn()
 
     def is_to_open(self, now: float) -> bool:
-        """Whether the session is to be asked for again now."""
+        """Whether the session is to be opened again now."""
         if now < self._open_at:
             return False
         self._open_at = inf
         return True
 
     def drop(self, *, park: bool) -> None:
-        """Turn away from the connection, if there is one."""
+        """Drop the connection, if there is one."""
         self.orders.append(Drop(park))
 
     def rest(self, phase: Phase) -> None:
@@ -212,9 +212,9 @@ class NodeConnection:
         self.orders.append(Sweep())
 
     def turn(self) -> float:
-        """How long one node may keep silent before another is tried; all of it if there is no other.
+        """How long one node may be silent before another is tried; the whole timeout if there is no other.
 
-        Short enough that every node gets its turn, and the first a second one, before a request gives up.
+        Short enough that every node is tried, and the first a second time, before a request gives up.
         """
         nodes = len(self._rotation)
         return self._timeout / (nodes + 1) if nodes > 1 else self._timeout
@@ -224,13 +224,13 @@ class NodeConnection:
         return self._timeout / (len(self._rotation) + 1)
 
     def on_silent(self, now: float) -> None:
-        """The node says nothing: it may be stopped, so it is not the one to be tried first again."""
+        """The node does not respond: it may be stopped, so it is not the first to be tried again."""
         self._busy = None
         self._rotation.on_silent(now)
         self._rotation.on_trouble(SILENT)
 
     def on_trouble(self, why: str) -> None:
-        """The node was not reached, or serves nobody, for this reason."""
+        """The node was not reached, or does not serve, for this reason."""
         self._busy = None
         self._rotation.on_trouble(why)
 
@@ -241,7 +241,7 @@ class NodeConnection:
 
     @property
     def trouble(self) -> str:
-        """Why the node that was tried last is not connected to."""
+        """Why there is no connection to the node that was tried last."""
         return self._rotation.trouble()
 
     @property
@@ -265,7 +265,7 @@ class NodeConnection:
         self._rotation.on_leader(text)
 
     def has_hung(self, now: float) -> bool:
-        """Whether the attempt under way has had its time."""
+        """Whether the current attempt has timed out."""
         return now >= self._attempt_until
 
     def is_due(self, now: float) -> bool:
@@ -273,7 +273,7 @@ class NodeConnection:
         return now >= self._retry_at
 
     def give_up_at(self, asked_at: float) -> float:
-        """When a request that was asked then has waited for the service long enough."""
+        """When a request that was made then has waited for the service long enough."""
         return max(asked_at, self.down_since) + self._timeout
 
     def next_deadline(self) -> float:
@@ -282,7 +282,7 @@ class NodeConnection:
 
 
 class Pipeline:
-    """Commands under way. Decides no more than their order."""
+    """Commands in flight. Decides only their order."""
 
     __slots__ = ("_quiet_since", "expected", "heard_at", "interrupted", "is_lone", "outbox", "unsent")
 
@@ -295,12 +295,12 @@ class Pipeline:
         self.interrupted: list[Request] = []
         """Sent on a connection that is gone, and not answered."""
         self.is_lone = False
-        """Whether the last reply came alone and left nothing to wait for: what is asked next has no company."""
+        """Whether the last reply came alone and left nothing pending: the next request is alone."""
         self.heard_at = 0.0
         self._quiet_since = 0.0
 
     def send(self, request: Request, session: Session, now: float) -> None:
-        """Put a request on the wire, under a new id if it has none."""
+        """Send a request, under a new id if it has none."""
         if request.numbered and not request.id:
             request.take_id(session, now)
         request.stage = SENT
@@ -311,20 +311,20 @@ class Pipeline:
         self.outbox.append(request.encode(session, now))
 
     def expect(self, entry: Expected, words: bytes, now: float) -> None:
-        """Put a request of the session itself on the wire. It does not wait its turn: there is little of it."""
+        """Send a request of the session itself. It does not wait its turn: there are few of them."""
         if not self.expected:
             self._quiet_since = now
         self.expected.append(entry)
         self.outbox.append(words)
 
     def adopt(self, request: Request, now: float) -> None:
-        """Wait for the reply to a request that its caller has put on the wire."""
+        """Wait for the reply to a request that its caller has sent."""
         if not self.expected:
             self._quiet_since = now
         self.expected.append(request)
 
     def pump(self, session: Session, now: float) -> None:
-        """Send what waited for its turn, as far as there is room."""
+        """Send requests that waited for their turn, as far as there is room."""
         unsent = self.unsent
         while unsent and len(self.expected) < WINDOW and session.remembers() < REMEMBERED_MAX:
             request = unsent.popleft()
@@ -336,7 +336,7 @@ class Pipeline:
                 self.send(request, session, now)
 
     def repeat(self, session: Session, now: float) -> None:
-        """Ask again what was asked before and is not answered, or only by a place in the queue."""
+        """Repeat requests that are not answered, or only by a place in the queue."""
         for request in by_id([*self.interrupted, *session.waiting.values()]):
             stage = request.stage
             if stage == DONE:
@@ -345,10 +345,10 @@ class Pipeline:
                 request.repeated = True
             self.send(request, session, now)
             if stage == QUEUED:
-                # It is found among those that wait: an answer may be pushed before this is replied to.
+                # It is found among the waiting ones: an answer may be pushed before this is replied to.
                 request.stage = QUEUED
         self.interrupted = []
-        # Whatever else was kept is over: it was answered by a push, or given up.
+        # Whatever else was kept is over: it was answered by a push, or withdrawn.
         session.keep_only({entry.id for entry in self.expected} | session.cancels.keys())
 
     def find_acquire(self, request_id: int) -> Acquire | None:
@@ -364,7 +364,7 @@ class Pipeline:
             entry.on_interrupted(protocol)
 
     def silent_since(self) -> float | None:
-        """Since when nothing has been heard though something should be; None if nothing should."""
+        """Since when nothing was received though a reply is pending; None if none is."""
         return max(self.heard_at, self._quiet_since) if self.expected else None
 
     def take_sent(self, session: Session) -> list[Request]:
@@ -389,7 +389,7 @@ def by_id(requests: Iterable[Request]) -> list[Request]:
 
 
 class Backoff:
-    """What rests, by the time at which it is looked at again."""
+    """Requests that rest after BUSY, by the time at which they are handled again."""
 
     __slots__ = ("_draw", "_order", "_resting")
 
@@ -398,14 +398,14 @@ class Backoff:
         """A random number between 0 and 1."""
         self._resting: list[tuple[float, int, Expected]] = []
         """A heap."""
-        # What is due at the same time is asked again in the order in which it was told.
+        # Requests due at the same time are sent again in the order of their replies.
         self._order = count()
 
     def __len__(self) -> int:
         return len(self._resting)
 
     def rest_of(self, busy: Overloaded, times: int) -> float:
-        """How many seconds to rest when BUSY was told for the `times`-th time, the first being 1."""
+        """How many seconds to rest after the `times`-th BUSY, the first being 1."""
         least = max(busy.retry_after_s, REST_S_MIN) * 2.0 ** min(times - 1, _DOUBLINGS_MAX)
         return min(least, REST_S_MAX) * (1 + _JITTER * self._draw())
 
@@ -418,10 +418,10 @@ class Backoff:
         return self._resting[0][0] if self._resting else inf
 
     def wake(self, protocol: "SessionProtocol") -> None:
-        """Ask again what has rested enough; what nobody waits for any more is given up."""
+        """Send again what has rested enough; what no caller waits for any more is dropped."""
         now = protocol._now
         due: list[Expected] = []
-        # First taken, then asked: what is told BUSY again while this goes on waits for the next time.
+        # First taken, then sent: what gets BUSY again during this loop waits for the next time.
         while self._resting and self._resting[0][0] <= now:
             due.append(heappop(self._resting)[2])
         for entry in due:
@@ -438,23 +438,23 @@ class Backoff:
         return next((acquire for acquire in known if acquire.id == request_id and acquire.stage == SENT), None)
 
     def interrupt(self) -> list[Request]:
-        """The connection is gone: say what was asked before it and may have been done. It is repeated on the next.
+        """The connection is gone: return what was sent before and may have been done. It is repeated on the next.
 
-        So is what the session itself asked for, and what is queued. What was never taken rests on.
+        So are requests of the session itself, and queued ones. What was never processed keeps resting.
         """
         doubted = [request for request in self.requests() if request.stage == SENT]
         self._keep(lambda entry: isinstance(entry, Request) and entry.stage == UNSENT)
         return doubted
 
     def take_bound(self) -> list[Request]:
-        """Take all that means nothing to another session. What is left asks for something new."""
+        """Take all that is bound to this session. What is left can be sent in another."""
         bound = [each for each in self.requests() if each.stage == SENT or _is_about_a_grant(each)]
         taken = set(map(id, bound))
         self._keep(lambda entry: isinstance(entry, Request) and entry.stage == UNSENT and id(entry) not in taken)
         return bound
 
     def take_all(self) -> list[Request]:
-        """Take everything; say which requests there were, but for those that are queued."""
+        """Take everything; return the requests, except for those that are queued."""
         taken = [request for request in self.requests() if request.stage != QUEUED]
         self._resting.clear()
         return taken

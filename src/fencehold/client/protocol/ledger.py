@@ -1,9 +1,9 @@
-"""The ledger of one session as its client keeps it: what is held, what waits, and which answers have arrived.
+"""The client's ledger of one session: what is held, what waits, and which answers have arrived.
 
 1. Request ids grow within the session; replies come in the order of the commands, so one number says up to which
    id they have arrived, and every request carries it.
-   An id that may have to be named once more, in a repetition or a withdrawal that the server had no time for, is
-   kept: nothing is acknowledged from it on.
+   An id that may have to be sent once more, in a repetition or a withdrawal that got BUSY, is kept: nothing is
+   acknowledged from it on.
 2. A pushed answer is settled by its id, a few at a time.
 3. A withdrawal is repeated until it is answered.
 4. A grant is held under its fence, which no other grant has.
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from fencehold.client.protocol.requests import Acquire
 
 ENDS_SPARE = 64
-"""Ends of holds that are kept though the holds are gone, before they are looked through."""
+"""Ends of holds that are kept though the holds are gone, before they are pruned."""
 
 
 class Session:
-    """The books of one session. A new one is begun when the server says that the old has ended."""
+    """The state of one session. A new one is begun when the server says that the old has ended."""
 
     __slots__ = (
         "answered",
@@ -62,20 +62,20 @@ class Session:
         """Ids that must not be acknowledged yet, in order."""
         self.holds: dict[int, Grant] = {}
         self.returning: set[int] = set()
-        """Fences whose release the server had no time to take."""
+        """Fences whose release got BUSY."""
         self.waiting: dict[int, Acquire] = {}
-        """Acquires that were queued, and whose answer will be pushed."""
+        """Acquires that are queued, and whose answer will be pushed."""
         self.cancels: dict[int, Grant | None] = {}
         """Withdrawals not answered yet, oldest first, with what was granted, if that is known."""
         self.unsettled: list[int] = []
         """Requests whose pushed answer has arrived, and which the server still remembers."""
         self.ends: list[tuple[float, int]] = []
-        """A heap of when holds with a ttl of their own end, with their fences; some are gone before."""
+        """A heap of when holds with a ttl of their own end, with their fences; some are released before."""
         self.overdue: dict[int, Grant] = {}
-        """Lost because their time is over, a margin before the server says so."""
+        """Lost because their own ttl ran out here, a margin before the server ends them."""
 
     def on_opened(self, reply: dict[bytes, Any], sent_at: float) -> None:
-        """The session was opened, or taken up again, by a command sent at `sent_at`."""
+        """The session was opened, or resumed, by a command sent at `sent_at`."""
         self.id = reply[b"session"]
         self.secret = reply.get(b"secret", self.secret)
         self.trust.ttl = reply[b"ttl_ms"] / 1000
@@ -95,12 +95,12 @@ class Session:
             self.answered = encoded
 
     def unacknowledge(self, request_id: int) -> None:
-        """The reply to the last request has not arrived after all. Nobody was told that it had."""
+        """The reply to the last request has not arrived after all. The server was not told that it had."""
         self.answered_id = request_id - 1
         self.answered = number(self.answered_id)
 
     def keep(self, request_id: int) -> None:
-        """Acknowledge nothing from this id on, until it is let go."""
+        """Acknowledge nothing from this id on, until `let_go`."""
         if request_id <= self.answered_id or request_id in self.kept:
             return
         if not self.kept:
@@ -108,14 +108,14 @@ class Session:
         insort(self.kept, request_id)
 
     def let_go(self, request_id: int) -> None:
-        """This id will not be named again."""
+        """This id will not be sent again."""
         at = bisect_left(self.kept, request_id)
         if at < len(self.kept) and self.kept[at] == request_id:
             del self.kept[at]
             self._acknowledge_arrived()
 
     def keep_only(self, ids: Set[int]) -> None:
-        """Of the ids that are kept, only these may be named again."""
+        """Of the ids that are kept, only these may be sent again."""
         for request_id in [each for each in self.kept if each not in ids]:
             self.let_go(request_id)
 
@@ -125,7 +125,7 @@ class Session:
 
     def _acknowledge_below_kept(self, request_id: int) -> None:
         self.arrived_id = max(self.arrived_id, request_id)
-        # Of one that was withdrawn, the answer to that counts.
+        # For one that was withdrawn, the answer to the withdrawal counts.
         if request_id not in self.cancels:
             self.let_go(request_id)
         self._acknowledge_arrived()
@@ -137,7 +137,7 @@ class Session:
             self.answered = number(arrived)
 
     def on_granted(self, request: "Acquire", reply: dict[bytes, Any]) -> Grant:
-        """Enter what an acquire was granted."""
+        """Record what an acquire was granted."""
         fence: int = reply[b"fence"]
         grant = request.grant = self.holds[fence] = Grant(request.terms, fence, self.trust)
         if reply[b"own_ttl"]:
@@ -161,7 +161,7 @@ class Session:
         heappush(self.ends, (grant.own_end, grant.fence))
 
     def next_end(self) -> float:
-        """When the next hold, or all of them, will be lost unless something is heard."""
+        """When the next hold, or all of them, will be lost unless the server responds."""
         if not self.holds:
             return inf
         return min(self.trust.end, self.ends[0][0] if self.ends else inf)
@@ -187,13 +187,13 @@ class Session:
         return uncertain
 
     def take_overdue(self) -> list[Grant]:
-        """What was lost because its time is over, and may still count at the server."""
+        """What was lost because its own ttl ran out, and may still count at the server."""
         overdue = list(self.overdue.values())
         self.overdue.clear()
         return overdue
 
     def lose_all(self, reason: str) -> list[Grant]:
-        """Lose all holds at once, and say which they were."""
+        """Lose all holds at once, and return them."""
         lost = list(self.holds.values())
         self.holds.clear()
         self.ends.clear()

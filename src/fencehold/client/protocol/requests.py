@@ -1,14 +1,14 @@
 """Requests of the application: what each reply means, and what becomes of a request if none comes, or BUSY.
 
-1. What changes something carries an id and is repeated under it until it is answered (G9): the server acts on it
-   once. What only asks is asked again; what the session itself needs (`session_requests`) is sent anew.
-2. A promise is kept once: a caller that gave it up is told nothing.
-3. What is told BUSY rests, and is asked again for as long as its caller waits (`Backoff`). It was not taken, so it
-   is asked under a new id. But one that is a repetition may have been taken when it was first sent, of which BUSY
-   says nothing: it keeps its id until it is answered.
-4. An acquire that nobody waits for any more is withdrawn, at whatever moment it was left: one not sent is
-   forgotten, one sent or queued is cancelled, one granted is released by its fence.
-5. A release is carried out, whether or not its caller waits; an extension brings nothing back that has run out.
+1. A request that changes something carries an id and is repeated under it until it is answered (G9): the server
+   acts on it once. A read is sent again; what the session itself needs (`session_requests`) is sent anew.
+2. A promise is resolved once; one that its caller has abandoned is not resolved.
+3. A request that gets BUSY rests, and is sent again for as long as its caller waits (`Backoff`). It was not
+   processed, so it is sent under a new id. But a repetition may have been processed when it was first sent, of
+   which BUSY says nothing: it keeps its id until it is answered.
+4. An acquire that no caller waits for any more is withdrawn, in whatever stage it is: one not sent is dropped, one
+   sent or queued is cancelled, one granted is released by its fence.
+5. A release is carried out, whether or not its caller waits; an extension does not revive what has run out.
 6. The close is repeated for as long as closing may take.
 """
 
@@ -39,7 +39,7 @@ UNSENT, SENT, QUEUED, DONE = range(4)
 
 
 class Promise(Protocol):
-    """Where the answer goes: a future, or whatever the shell waits on."""
+    """Receives the answer: a future, or whatever the shell waits on."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
@@ -60,13 +60,13 @@ class Expected:
         """The reply came."""
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        """The reply was an error that answers this and nothing else."""
+        """The reply was an error about this request only."""
 
     def on_busy(self, protocol: "SessionProtocol", busy: Overloaded) -> None:
-        """The service had no time for it: nothing happened."""
+        """The service was too busy for it: nothing happened."""
 
     def on_rested(self, protocol: "SessionProtocol") -> None:
-        """It was told BUSY, and has rested for as long as it was to, or may."""
+        """It got BUSY, and has rested for as long as required, or as long as its caller waits."""
 
     def on_interrupted(self, protocol: "SessionProtocol") -> None:
         """The connection went before the reply came."""
@@ -78,7 +78,7 @@ class Request(Expected):
     __slots__ = ("asked_at", "busy", "busy_times", "promise", "stage")
 
     busy: Overloaded
-    """What it was told last, if it ever was BUSY."""
+    """The last BUSY it got, if any."""
     busy_times: int
     """How often. Neither is set before: requests are made for every lock operation, and this is rare."""
 
@@ -95,18 +95,18 @@ class Request(Expected):
         """Take the next id of the session, if it is one that needs any: it is sent now."""
 
     def is_awaited(self) -> bool:
-        """Whether somebody still wants to know."""
+        """Whether a caller still waits for it."""
         return self.stage != DONE and self.promise is not None
 
     def finish(self, result: object) -> None:
-        """Keep the promise."""
+        """Resolve the promise."""
         self.stage = DONE
         promise = self.promise
         if promise is not None and not promise.done():
             promise.set_result(result)
 
     def fail(self, failure: FenceholdError) -> None:
-        """Say why it will not be kept."""
+        """Resolve the promise with an error."""
         self.stage = DONE
         promise = self.promise
         if promise is not None and not promise.done():
@@ -134,37 +134,37 @@ class Request(Expected):
             return
         self.on_unreachable(protocol, self.too_busy(now))
         if self.stage != DONE:
-            # Its caller was told; it is to be done all the same, but not sooner for that.
+            # Its caller got the error; it is still to be done, but not sooner for that.
             protocol._backoff.rest(self, now + protocol._backoff.rest_of(self.busy, self.busy_times))
 
     def ask_again(self, protocol: "SessionProtocol") -> None:
-        """It has rested: send it, or let it wait for its turn."""
+        """It has rested: send it, or queue it here for its turn."""
         protocol._submit(self)
 
     def unsend(self, session: Session) -> None:
-        """Let it be as if it had not been sent this time."""
+        """Reset it as if it had not been sent this time."""
         self.stage = UNSENT
 
     def patient_until(self, protocol: "SessionProtocol") -> float:
-        """Until when it is asked again while the service is busy."""
+        """Until when it is sent again while the service is busy."""
         return protocol.connection.give_up_at(self.asked_at)
 
     def too_busy(self, now: float) -> Overloaded:
-        """What to say of it when it was told BUSY for as long as its caller waits."""
+        """The error when it got BUSY for as long as its caller waits."""
         tried_s = now - self.asked_at
         tried = f"; asked {self.busy_times} times in {tried_s:.1f} s" if self.busy_times > 1 else ""
         return Overloaded(f"{self.busy}{tried}", retry_after_s=self.busy.retry_after_s)
 
     def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:
-        """The service was not reached in time, or had no time."""
+        """The service was not reached in time, or was too busy."""
         self.fail(self.doubted(why))
 
     def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
-        """The service does not let this client in: trying again will not help."""
+        """The service rejects this client: a retry will not help."""
         self.fail(why)
 
     def doubted(self, why: FenceholdError) -> FenceholdError:
-        """What to say of a request that the service has not taken, as far as is known."""
+        """The error for a request that the service has not processed, as far as is known."""
         if self.stage == UNSENT:
             return why
         return OutcomeUnknown(f"the connection was lost before the answer came; since then: {why}")
@@ -175,14 +175,14 @@ class Request(Expected):
 
 
 class Numbered(Request):
-    """A request that changes something: it has an id, by which it is repeated."""
+    """A request that changes something: it has an id, under which it is repeated."""
 
     __slots__ = ("id", "number", "repeated", "sent_at")
 
     numbered = True
 
     sent_at: float
-    """When it was first sent in this session: what it is answered with happened no earlier."""
+    """When it was first sent in this session: what its answer reports happened no earlier."""
 
     def __init__(self, promise: Promise | None, asked_at: float) -> None:
         self.promise = promise
@@ -199,7 +199,7 @@ class Numbered(Request):
 
     def unsend(self, session: Session) -> None:
         if self.repeated:
-            # It may have been taken the first time: it is to be asked under this id, which is not acknowledged.
+            # It may have been processed the first time: it is sent again under this id, which is not acknowledged.
             session.keep(self.id)
         else:
             self.forget()
@@ -211,27 +211,27 @@ class Numbered(Request):
         stage = self.stage
         protocol.pipeline.send(self, protocol.session, protocol._now)
         if stage == QUEUED:
-            # It is found among those that wait: an answer may be pushed before this is replied to.
+            # It is found among the waiting ones: an answer may be pushed before this is replied to.
             self.stage = QUEUED
 
     def on_rested(self, protocol: "SessionProtocol") -> None:
         super().on_rested(protocol)
         if self.stage == DONE and self.id not in protocol.session.cancels:
-            # Answered by a push meanwhile, or given up.
+            # Answered by a push meanwhile, or withdrawn.
             protocol.session.let_go(self.id)
 
     def forget(self) -> None:
-        """Let it be as if never sent: the session that knew its id is over."""
+        """Reset it as if never sent: the session that knew its id is over."""
         self.id = 0
         self.repeated = False
         self.stage = UNSENT
 
 
-# What an application asks for.
+# The requests of an application.
 
 
 class Acquire(Numbered):
-    """Ask for names. Kept with a `Grant`, or with None if they were not acquired."""
+    """Acquire names. Resolved with a `Grant`, or with None if they were not acquired."""
 
     __slots__ = ("grant", "owner", "terms")
 
@@ -244,19 +244,19 @@ class Acquire(Numbered):
         self.id = 0
         self.terms = terms
         self.owner = owner
-        """The encoded option that says which task or thread asks."""
+        """The encoded option that names the task or thread."""
         self.grant: Grant | None = None
 
     def encode(self, session: Session, now: float) -> bytes:
         prefix = self.terms.prefix
         timeout = self.terms.timeout
         if timeout and now > self.asked_at:
-            # One deadline for all tries: what was spent on reaching the service is not waited again.
+            # One deadline for all tries: time spent on reaching the service counts.
             prefix = self.terms.encode(max(0.0, self.asked_at + timeout - now))
         return b"%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % (prefix, self.owner, self.number, session.answered)
 
     def renewed(self) -> "Acquire":
-        """The same, as it was first asked."""
+        """The same, as it was first made."""
         assert self.promise is not None
         return Acquire(self.terms, self.owner, self.promise, self.asked_at)
 
@@ -280,7 +280,7 @@ class Acquire(Numbered):
         self.on_granted(protocol, reply)
 
     def on_granted(self, protocol: "SessionProtocol", reply: dict[bytes, Any]) -> None:
-        """It is granted. If nobody waits for it any more, it goes back at once."""
+        """It is granted. If no caller waits for it any more, it is released at once."""
         grant = protocol.session.on_granted(self, reply)
         if reply[b"own_ttl"]:
             protocol._wake_by(grant.own_end)
@@ -296,7 +296,7 @@ class Acquire(Numbered):
             return
         failure = error(code, detail, self.terms.limit)
         if isinstance(failure, Deadlock) and _is_with_itself(failure, protocol.session):
-            # Given back, and not taken yet. This was answered all the same, so it is asked under a new id.
+            # Released, and the release not processed yet. This was answered anyway, so it is sent under a new id.
             self.repeated = False
             self.on_busy(protocol, Overloaded(_NOT_TAKEN_BACK))
             return
@@ -309,11 +309,11 @@ class Acquire(Numbered):
             # It waits in the queue: the server ends it, or the protocol does.
             return inf
         until = self.asked_at + min(inf if timeout is None else timeout, protocol.busy_s_max)
-        # One that may have been taken is asked for a while even if it was a try: to know is better than not to.
+        # One that may have been processed is repeated for a while even if it was a try: to find out is better.
         return max(until, super().patient_until(protocol)) if self.repeated else until
 
     def on_interrupted(self, protocol: "SessionProtocol") -> None:
-        # One that is queued is found among those that wait; one that was withdrawn is repeated as a withdrawal.
+        # One that is queued is found among the waiting ones; one that was withdrawn is repeated as a withdrawal.
         if self.stage == SENT:
             protocol.pipeline.interrupted.append(self)
 
@@ -325,7 +325,7 @@ class Acquire(Numbered):
 
     def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
         if self.stage != UNSENT:
-            # The session may be taken up again, by a node that knows better or when the policy has changed.
+            # The session may be resumed, by another node or when the policy has changed.
             protocol._withdraw_sent(self)
         self.fail(why)
 
@@ -339,7 +339,7 @@ class Acquire(Numbered):
 
 
 class Release(Numbered):
-    """Release a grant. Without a promise it is done for good measure, and nobody is told how."""
+    """Release a grant. Without a promise it is a clean-up, and its outcome is not reported."""
 
     __slots__ = ("grant",)
 
@@ -362,7 +362,7 @@ class Release(Numbered):
         return head + b"%b%b$7\r\nREQUEST\r\n%b$8\r\nANSWERED\r\n%b" % rest
 
     def renewed(self) -> "Release":
-        """The same, as it was first asked."""
+        """The same, as it was first made."""
         return Release(self.grant, self.promise, self.asked_at)
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
@@ -375,7 +375,7 @@ class Release(Numbered):
         super().on_busy(protocol, busy)
 
     def patient_until(self, protocol: "SessionProtocol") -> float:
-        # What nobody waits for is to be freed all the same, as long as the session lives.
+        # Without a waiting caller the names are still to be released, as long as the session lives.
         return inf if self.promise is None else super().patient_until(protocol)
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
@@ -386,13 +386,13 @@ class Release(Numbered):
             super().on_error(protocol, code, detail)
 
     def on_unreachable(self, protocol: "SessionProtocol", why: Unavailable) -> None:
-        # The caller is told, but the names are still to be freed as soon as the service is reached, or has time.
+        # The caller gets the error, but the names are still to be released when the service responds again.
         stage = self.stage
         super().on_unreachable(protocol, why)
         self.promise, self.stage = None, stage
 
     def on_refused(self, protocol: "SessionProtocol", why: FenceholdError) -> None:
-        # The caller is told, but should the session be taken up again, the names are to be freed.
+        # The caller gets the error, but if the session is resumed, the names are to be released.
         stage = self.stage
         self.fail(self.doubted(why))
         self.promise, self.stage = None, stage
@@ -404,7 +404,7 @@ class Release(Numbered):
 
 
 class Extend(Numbered):
-    """Let a grant end later. Kept with None."""
+    """Let a grant end later. Resolved with None."""
 
     __slots__ = ("end", "grant", "ttl_ms")
 
@@ -413,7 +413,7 @@ class Extend(Numbered):
         self.grant = grant
         self.ttl_ms = ttl_ms
         self.end = asked_at + ttl_ms / 1000 - margin(ttl_ms / 1000) if ttl_ms else inf
-        """Before that the grant does not end by it."""
+        """The grant does not end earlier by this extension."""
         grant.on_extending(self.end)
 
     def encode(self, session: Session, now: float) -> bytes:
@@ -423,11 +423,11 @@ class Extend(Numbered):
         return command(*head, *names, self.grant.fence, self.ttl_ms, *ids)
 
     def on_reply(self, protocol: "SessionProtocol", reply: Any) -> None:
-        # First, as an answer brings nothing back that has run out meanwhile.
+        # First, as an answer does not revive what has run out meanwhile.
         protocol._lose_due()
         self.grant.on_extended(self.end)
         if self.grant.ending:
-            # Lost or released while this was on its way: what was lost stays lost, whatever the server says.
+            # Lost or released while this was in flight: what was lost stays lost, whatever the server says.
             self.fail(self.grant.why())
             return
         protocol.session.trust.on_answer(self.sent_at, reply[b"at"])
@@ -454,7 +454,7 @@ class Extend(Numbered):
         self.fail(self.doubted(why))
 
     def _undone(self, protocol: "SessionProtocol") -> None:
-        """The grant ends as if this had not been asked."""
+        """The grant ends as if this had not been requested."""
         protocol._lose_due()
         self.grant.on_not_extended(self.end)
         protocol._watch_end(self.grant)
@@ -464,7 +464,7 @@ class Extend(Numbered):
 
 
 class Read(Request):
-    """A command that changes nothing, or that may be done twice. Kept with the reply as it came."""
+    """A command that is idempotent. Resolved with the reply as it came."""
 
     __slots__ = ("words",)
 
@@ -505,7 +505,7 @@ class Close(Request):
         self.on_reply(protocol, None)
 
     def patient_until(self, protocol: "SessionProtocol") -> float:
-        # The whole client has a time by which it is closed.
+        # The close of the client has a deadline of its own.
         return inf
 
     def on_session_over(self, protocol: "SessionProtocol", lost: FenceholdError) -> None:
@@ -513,13 +513,13 @@ class Close(Request):
 
 
 class Ready(Request):
-    """Nothing is sent: its caller wants to know that a session is open. Kept with None."""
+    """Nothing is sent: its caller waits until a session is open. Resolved with None."""
 
     __slots__ = ()
 
 
 def _is_with_itself(deadlock: Deadlock, session: Session) -> bool:
-    """Whether an acquire waits for nothing but what its own task or thread has released."""
+    """Whether an acquire waits only for what its own task or thread has released."""
     return len(deadlock.circle) == 1 and deadlock.circle[0].fence in session.returning
 
 

@@ -1,30 +1,30 @@
-"""The session protocol: replies, connection events and `now` in; bytes, orders and kept promises out. Its laws:
+"""The session protocol: replies, connection events and `now` in; bytes, orders and resolved promises out. Laws:
 
-1.  *It is fed.* It has no clock, no socket and no randomness: what it knows of them it was told.
+1.  *It is fed.* It has no clock, no socket and no randomness: they are passed in.
 2.  *One session, one connection, one keep-alive.* Sessions outlive connections: a lost connection is replaced, the
-    session taken up again, and one keep-alive every third of the ttl serves all holds.
-3.  *The client lets go first* (G7): no hold is trusted beyond what `trust` allows; what was lost stays lost.
+    session resumed, and one keep-alive every third of the ttl serves all holds.
+3.  *The client's trust ends first* (G7): no hold is trusted beyond what `trust` allows; what was lost stays lost.
 4.  *Every request ends* (G9): granted, refused, timed out, lost, unavailable or outcome unknown; within the
     connect timeout when the service cannot be reached.
 5.  *A request is repeated under its own id*, in the order of ids, after withdrawals, until it is answered; the
-    server acts on it once. An answer that says "elsewhere" or "unknown" is none. Nor is BUSY: what was told so
-    rests, and is asked again for as long as its caller waits.
-6.  *Nothing is left behind.* An acquire that nobody waits for is withdrawn at whatever moment it was left; a hold
-    that was lost for want of trust is released if the session turns out to live; one whose own time is over,
-    before the next acquire.
+    server acts on it once. A reply that says "elsewhere" or "unknown" is no answer. Nor is BUSY: the request
+    rests, and is sent again for as long as its caller waits.
+6.  *Nothing is left behind.* An acquire that no caller waits for is withdrawn in whatever stage it is; a hold that
+    was lost for want of trust is released if the session turns out to live; one whose own ttl ran out, before the
+    next acquire.
 7.  *A connection that may carry the session is not closed until another does*: the server would count the grace.
-    It is parked. One that has to be closed all the same costs trust.
-8.  *A session dies whole*: its holds are lost, its queued acquires fail; what was not answered is asked again in
-    the next session, which is opened by itself.
-9.  *Everything has a bound*: so many requests on the wire, the others wait their turn.
+    It is parked. One that has to be closed anyway costs trust.
+8.  *A session dies whole*: its holds are lost, its queued acquires fail; what was not answered is sent again in
+    the next session, which is opened automatically.
+9.  *Everything has a bound*: so many requests in flight, the others wait their turn.
 
-The shell calls `on_…` for what happened, the verbs for what it wants, and after each of them sends what is in the
-pipeline's `outbox`, carries out the `orders` of the connection, and sets its timer to `wake_at`.
+The shell calls `on_…` for what happened, `acquire`, `release` … for its callers, and after each sends what is in
+the pipeline's `outbox`, carries out the `orders` of the connection, and sets its timer to `wake_at`.
 
-Of this object, `requests` are what the application asks for (laws 4, 5, 6), `session_requests` what the session
-itself needs (2, 6), `connection` is which node is talked to, and what is on the wire (5, 7, 9), `ledger` what one
-session holds and waits for (5, 8), `single_request` what a caller may do by itself. They are parts of it, and
-reach into it; nothing else does.
+Of this object, `requests` are those of the application (laws 4, 5, 6), `session_requests` those of the session
+itself (2, 6), `connection` is which node is used, and what is in flight (5, 7, 9), `ledger` what one session holds
+and waits for (5, 8), `single_request` what a caller may do by itself. They are parts of it, and access its
+internals; nothing else does.
 """
 
 from collections.abc import Callable
@@ -79,21 +79,21 @@ from fencehold.locks.trust import Grant
 from fencehold.locks.views import party
 
 KEEP_ALIVE_S_MIN = 1.0
-"""No more keep-alives than one in that time, however short a ttl somebody waits with."""
+"""At most one keep-alive in that time, however short the ttl of a waiting acquire."""
 HASTE = 1 / 6
-"""A keep-alive that is due so soon, as a part of the ttl, goes with another. That is half of the time between two:
-of any two sessions one is that close behind the other, so all come together."""
+"""A keep-alive that is due so soon, as a part of the ttl, is sent with another. That is half of the time between
+two: of any two sessions one is that close behind the other, so all come together."""
 LATE_S = 1.0
-"""How much later than its timeout a queued acquire gives up by itself, should the server not say so."""
+"""How much later than its timeout a queued acquire gives up by itself, if the server does not end it."""
 SETTLE_AT = 64
 """Pushed answers that are settled in one command."""
 HELD_MAX = 128
-"""Names in one question for holds that have ended."""
+"""Names in one query for holds that have ended."""
 _LOSSES = {"expired": ("expired", LossKind.EXPIRED), "broken": ("force-released", LossKind.BROKEN)}
-"""How a hold can end alone, as the server says it: in words, and in one of them."""
+"""How a single hold can end, by the server's word: a text for people, and its kind."""
 _ENDED_UNHEARD = "was released or force-released while the connection was down"
 NOTHING = object()
-"""What a reader answers when it has no whole message."""
+"""What a reader returns when it has no whole message."""
 
 
 class SessionProtocol:
@@ -106,50 +106,50 @@ class SessionProtocol:
         self._backoff = Backoff(rotation.draw)
         self.connection = NodeConnection(rotation, settings.connect_timeout)
         self.attached = False
-        """Whether a connection carries the session, which every request asks."""
+        """Whether a connection carries the session; every request checks it."""
         self.wake_at = inf
         """When `on_timer` is to be called."""
         self.on_event: Callable[[dict[bytes, Any]], None] | None = None
-        """Told of pushed events."""
+        """Called with pushed events."""
         self.on_map: Callable[[], None] | None = None
-        """Told that slots move to other shards."""
+        """Called when slots move to other shards."""
         self.on_again: Callable[[tuple[int, int]], None] | None = None
-        """Told after which place events are told from here on."""
+        """Called with the place after which events follow from now on."""
         self.on_busy: Callable[[Overloaded, float], None] | None = None
-        """Told that the service is busy, and for how many seconds it will be asked again."""
+        """Called when the service is busy, with the seconds for which the request will be retried."""
         self.busy_s_max = inf
-        """How long an acquire is asked again while the service is busy, if its own timeout is not shorter."""
+        """How long an acquire is retried while the service is busy, if its own timeout is not shorter."""
         self.subscriptions: Callable[[], list[bytes]] = list
-        """What to ask for again on each new connection."""
+        """The subscriptions to repeat on each new connection."""
         self.on_behind: Callable[[], list[bytes]] = list
-        """Told that the service has not come as far as what was watched; says what to ask for instead."""
+        """Called when the service has not reached the watched place; returns what to subscribe to instead."""
         self.on_anew: Callable[[tuple[int, int]], None] = _ignore
-        """Told after which place events are told, of a journal that was made anew."""
+        """Called with the place after which events follow, in a journal that was made anew."""
         self.unusable = ""
-        """Why nothing can be asked any more; empty while it can."""
+        """Why it accepts no more requests; empty while it does."""
         self.shards = 0
-        """How many the service has, as the node that greeted last said; 0: none has yet."""
+        """How many the service has, by the last greeting; 0: there was none yet."""
         self.cell_map = 0
         """The version of its map of cells; 0: it is no cell."""
         self._now = 0.0
         self._reader = _new_reader()
         self._keep_alive_at = self._close_by = inf
-        """When the next keep-alive is due; and by when the client is closed, come what may."""
+        """When the next keep-alive is due; and by when the client is closed in any case."""
         self._is_keeping_alive = False
-        """Whether a keep-alive is under way."""
+        """Whether a keep-alive is in flight."""
         self._keep_alives_busy = 0
-        """How often in a row a keep-alive was told BUSY."""
+        """How often in a row a keep-alive got BUSY."""
         self._settle_at = 0.0
         """Until then nothing is settled but with a keep-alive."""
         self._waits: list[tuple[float, Acquire]] = []
         """When queued acquires give up by themselves; some are answered before."""
         self._closers: list[Promise] = []
-        """Who waits for the client to be closed."""
+        """The promises of callers that wait for the client to be closed."""
 
-    # What the application wants.
+    # Calls of the application.
 
     def ready(self, promise: Promise, now: float) -> None:
-        """Ask for a session to be open; connects if need be."""
+        """Wait for a session to be open; connects if need be."""
         self._now = now
         if self.attached:
             promise.set_result(None)
@@ -157,7 +157,7 @@ class SessionProtocol:
             self._submit(Ready(promise, now))
 
     def acquire(self, terms: Terms, owner: bytes, promise: Promise, now: float) -> Acquire:
-        """Ask for names. Keep what is returned: it is what `withdraw` takes."""
+        """Acquire names. Keep what is returned: it is what `withdraw` takes."""
         self._now = now
         self._make_way()
         request = Acquire(terms, owner, promise, now)
@@ -165,7 +165,7 @@ class SessionProtocol:
         return request
 
     def withdraw(self, request: Acquire, now: float) -> None:
-        """Nobody waits for this acquire any more: nothing may stay held or queued because of it."""
+        """No caller waits for this acquire any more: nothing may stay held or queued because of it."""
         self._now = now
         if request.stage == DONE:
             if request.grant is not None and not request.grant.ending:
@@ -176,13 +176,13 @@ class SessionProtocol:
         request.stage = DONE
 
     def release(self, grant: Grant, promise: Promise | None, now: float) -> None:
-        """Release a grant. From here on it is not trusted, whatever the answer."""
+        """Release a grant. From now on it is not trusted, whatever the answer."""
         self._now = now
         self._forget(grant)
         self._submit(Release(grant, promise, now))
 
     def _undo(self, request: Acquire, grant: Grant) -> None:
-        """Release a grant that nobody has heard of: nothing was done under it."""
+        """Release a grant that was never handed to a caller: nothing was done under it."""
         if request.terms.at_least:
             # A release would keep the names for their least time; what is withdrawn was never granted.
             self._forget(grant)
@@ -203,7 +203,7 @@ class SessionProtocol:
         self._watch_end(grant)
 
     def read(self, words: bytes, promise: Promise | None, now: float) -> None:
-        """Send a command that may be sent twice."""
+        """Send an idempotent command."""
         self._now = now
         self._submit(Read(words, promise, now))
 
@@ -217,7 +217,7 @@ class SessionProtocol:
         if not self.session.id:
             self._on_closed()
         elif len(self._closers) == 1:
-            # The server lets go when it hears of this, and the answer comes later: trust ends with the asking.
+            # The server releases the holds when it receives this, and replies later: trust ends with the request.
             self.session.trust.on_over()
             self.session.lose_all(CLOSED)
             self._close_by = now + self.settings.connect_timeout
@@ -225,7 +225,7 @@ class SessionProtocol:
             self._submit(Close(None, now))
 
     def _submit(self, request: Request) -> None:
-        """Send a request, or let it wait for its turn."""
+        """Send a request, or queue it here for its turn."""
         pipeline = self.pipeline
         if self.attached and not pipeline.unsent and len(pipeline.expected) < WINDOW and not self.session.kept:
             pipeline.send(request, self.session, self._now)
@@ -241,7 +241,7 @@ class SessionProtocol:
             pipeline.pump(self.session, self._now)
 
     def _rest(self, entry: Expected, busy: Overloaded, times: int, patient_until: float = inf) -> None:
-        """Something was told BUSY for the `times`-th time: look again when it has rested, or nobody waits."""
+        """Something got BUSY for the `times`-th time: handle it when it has rested, or its caller gives up."""
         now = self._now
         if self.on_busy is not None:
             self.on_busy(busy, patient_until - now)
@@ -256,7 +256,7 @@ class SessionProtocol:
         """All that is not answered: it will not be."""
         return self.pipeline.take_all(self.session) + self._backoff.take_all()
 
-    # What happened to the connection.
+    # Events of the connection.
 
     def on_connected(self, now: float) -> None:
         """The connection ordered last is made."""
@@ -265,14 +265,14 @@ class SessionProtocol:
         self._greet()
 
     def on_disconnected(self, now: float, why: str = "") -> None:
-        """The connection ordered last could not be made, for this reason; or is gone, and not by our doing."""
+        """The connection ordered last could not be made, for this reason; or it was lost."""
         self._now = now
         self.connection.on_trouble(why or (HUNG_UP if self.connection.phase is Phase.GREETING else LOST))
         self._detach()
         self._retry()
 
     def on_connection_closed(self, now: float) -> None:
-        """A parked connection had to be closed before the session was taken up on another."""
+        """A parked connection had to be closed before the session was resumed on another."""
         self.session.trust.on_closed(now)
         self._wake_by(self.session.next_end())
 
@@ -282,7 +282,7 @@ class SessionProtocol:
         if now >= self.session.trust.end:
             self._distrust()
         if self.session.ends and self.session.ends[0][0] <= now:
-            # Before anything is heard: what ran out while this process was stopped stays lost, extended or not.
+            # Before any message is read: what ran out while this process was stopped stays lost, extended or not.
             self._lose_due()
         reader = self._reader
         reader.feed(data)
@@ -313,20 +313,20 @@ class SessionProtocol:
         return self.attached and now >= self._keep_alive_at
 
     def hasten(self, now: float) -> bool:
-        """Let the next keep-alive be due now, if it would be soon; says so. Others are about to be sent."""
+        """Let the next keep-alive be due now, if it would be soon; returns whether. Others are being sent."""
         if not self.attached or self._keep_alive_at - now > HASTE * self.session.trust.ttl:
             return False
         self._keep_alive_at = min(self._keep_alive_at, now)
         return True
 
     def on_forked(self) -> None:
-        """This is a child process: nothing here is its own, and nothing is said to the server."""
+        """This is a child process: nothing here is its own, and nothing is sent to the server."""
         self.unusable = "this client was created before a fork: connect again in the child process"
         self.connection.rest(Phase.CLOSED)
         self.attached = False
         self.session.trust.on_over()
         for grant in self.session.holds.values():
-            # Those who are to be told of losses live in the parent.
+            # The callbacks belong to the parent.
             grant.on_lost = None
         self.session.lose_all("it is the parent's: a child process inherits no hold")
 
@@ -337,14 +337,14 @@ class SessionProtocol:
         return min([end for end, _ in self.session.ends] + [late_at for late_at, _ in self._waits], default=inf)
 
     def leap(self, seconds: float) -> None:
-        """Take it that the last keep-alive was sent so many seconds later. For virtual time."""
+        """Assume that the last keep-alive was sent so many seconds later. For virtual time."""
         self.session.trust.leap(seconds)
         self._keep_alive_at += seconds
 
-    # What replies mean; called by what was expected.
+    # Outcomes of replies; called by the expected entries.
 
     def _on_attached(self, reply: dict[bytes, Any], sent_at: float) -> None:
-        """The session is carried by this connection: repeat what was not answered, then go on."""
+        """The session is carried by this connection: repeat what was not answered, then continue."""
         session = self.session
         session.on_opened(reply, sent_at)
         self.connection.on_attached()
@@ -363,10 +363,10 @@ class SessionProtocol:
         self._wake_by(min(self._keep_alive_at, self._now + self._patience() / 2))
 
     def _on_refused(self, code: str, detail: str) -> None:
-        """The greeting or the session was refused: trying again will not help, so nobody is kept waiting.
+        """The greeting or the session was refused: a retry will not help, so all pending requests fail.
 
-        The session may live on at the server, and be taken up again when something is asked: another node may know
-        a newer policy. So what was sent in it is withdrawn, or released, then.
+        The session may live on at the server, and be resumed at the next request: another node may know a newer
+        policy. So what was sent in it is withdrawn, or released, then.
         """
         node = self.connection.node
         self._drop(park=False)
@@ -375,13 +375,13 @@ class SessionProtocol:
             request.on_refused(self, refused(node, code, detail))
 
     def _on_greeting_busy(self, busy: Overloaded) -> None:
-        """The node has no time to greet: it, or another, is tried later."""
+        """The node is too busy for the greeting: it, or another, is tried later."""
         self.connection.on_busy(busy)
         self._drop(park=False)
         self._retry(self._rest_of_opening(busy))
 
     def _on_opening_busy(self, busy: Overloaded) -> None:
-        """The node has no time for a session: it is asked again on this connection."""
+        """The node is too busy for a session: the opening is repeated on this connection."""
         self.connection.on_busy(busy)
         self.connection.open_later(self._now, self._rest_of_opening(busy))
         self._wake_by(self.connection.next_deadline())
@@ -395,20 +395,20 @@ class SessionProtocol:
         """A keep-alive was answered."""
         self._is_keeping_alive = False
         self._keep_alives_busy = 0
-        # Renewals wait for the next entry: when it came says more than when it was entered, if the server tells.
+        # Renewals wait for the next entry: when it came says more than when it was entered, if the server says it.
         self.session.trust.on_renewed(sent_at, reply.get(b"came_at", reply[b"at"]))
 
     def _on_not_kept_alive(self, busy: Overloaded) -> None:
-        """A keep-alive was told BUSY: the next one is due soon. Nothing is trusted for longer because of it."""
+        """A keep-alive got BUSY: the next one is due soon. Nothing is trusted for longer because of it."""
         self._is_keeping_alive = False
         self._keep_alives_busy += 1
         rest = self._backoff.rest_of(busy, self._keep_alives_busy)
-        # However busy it is: there must be time for some more before the session ends.
+        # However busy the service is: there must be time for some more before the session ends.
         self._keep_alive_at = min(self._keep_alive_at, self._now + min(rest, self.session.trust.ttl / 9))
         self._wake_by(self._keep_alive_at)
 
     def _on_not_settled(self, busy: Overloaded) -> None:
-        """A settlement was told BUSY."""
+        """A settlement got BUSY."""
         self._settle_at = self._now + self._backoff.rest_of(busy, 1)
 
     def _on_queued(self, request: Acquire, reply: dict[bytes, Any]) -> None:
@@ -417,7 +417,7 @@ class SessionProtocol:
         if request.terms.ttl is not None and b"at" in reply:
             self.session.trust.on_answer(request.sent_at, reply[b"at"])
             self._keep_alive_sooner(request.terms.ttl)
-        # The shell looks then whether it still waits.
+        # The shell checks then whether it still waits.
         self._wake_by(request.asked_at + self.settings.long_wait)
         timeout = request.terms.timeout
         if timeout is not None and not request.repeated:
@@ -426,7 +426,7 @@ class SessionProtocol:
             self._wake_by(late_at)
 
     def _on_closed(self) -> None:
-        """The client is closed: nothing is held, nothing is wanted."""
+        """The client is closed: nothing is held, nothing is pending."""
         self.unusable = "the client is closed"
         self._drop(park=False)
         self.connection.rest(Phase.CLOSED)
@@ -442,18 +442,18 @@ class SessionProtocol:
                 promise.set_result(None)
 
     def _withdraw_sent(self, request: Acquire) -> None:
-        """Cancel an acquire that was sent, now and until the server has said that it is."""
+        """Cancel an acquire that was sent, now and until the server has confirmed it."""
         session = self.session
         session.waiting.pop(request.id, None)
         session.cancels[request.id] = request.grant
         if request.stage == SENT:
-            # The server must not forget what it may have to undo, should it have no time to do so now.
+            # The server must not forget what it may have to undo, in case it is too busy to do so now.
             session.keep(request.id)
         if self.attached:
             self._cancel(Cancel(request.id))
 
     def _lose(self, grant: Grant, reason: str) -> None:
-        """The server has ended a hold. What is left of it, if it had several names, is released."""
+        """The server has ended a hold. If it had several names, the others are released."""
         if self.session.holds.pop(grant.fence, None) is not None:
             grant.lose(reason)
             if len(grant.terms.names) > 1:
@@ -490,11 +490,11 @@ class SessionProtocol:
         self.wake_at = min(self.wake_at, instant)
 
     def _distrust(self) -> None:
-        """Trust has ended. Should the session live on at the server, what it holds there is released."""
+        """Trust has ended. If the session lives on at the server, what it holds there is released."""
         for grant in self.session.lose_all(UNANSWERED):
             self._submit(Release(grant, None, self._now))
 
-    # What a message from the server means. Replies come in the order of the commands; a push waits for nobody.
+    # Messages from the server. Replies come in the order of the commands; a push may come at any time.
 
     def _on_message(self, reply: Any) -> None:
         """One message came in."""
@@ -503,7 +503,7 @@ class SessionProtocol:
             self._on_push(reply)
             return
         if not self.pipeline.expected:
-            # A last word: the server is ending this connection, and says why.
+            # A last message: the server is closing this connection, and says why.
             self._give_up(park=True)
             return
         expected = self.pipeline.expected.popleft()
@@ -521,7 +521,7 @@ class SessionProtocol:
             self.connection.on_trouble(f"it is not serving: {detail}")
             if code == "NOTLEADER":
                 self.connection.on_leader(detail.rpartition(" ")[2])
-            # One that refused to take the session up certainly does not carry it.
+            # One that refused to resume the session certainly does not carry it.
             self._give_up(park=self.attached or code == "UNKNOWN")
         elif code == "BUSY":
             expected.on_busy(self, overloaded(detail))
@@ -559,14 +559,14 @@ class SessionProtocol:
             self._lose(grant, reason)
 
     def _on_gone(self, fence: int) -> None:
-        """A hold ended while no connection carried the session, and so nobody was told."""
+        """A hold ended while no connection carried the session, so there was no notification."""
         grant = self.session.holds.get(fence)
         if grant is not None:
             names = ", ".join(map(repr, grant.terms.names))
             self._lose(grant, LossReason(f"{names} {_ENDED_UNHEARD}", LossKind.BROKEN))
 
     def _asked(self, request_id: int) -> Acquire | None:
-        # Its own reply may still be behind that of an earlier command: a push waits for nobody.
+        # Its own reply may still be behind that of an earlier command: a push may overtake it.
         return (
             self.session.waiting.pop(request_id, None)
             or self.pipeline.find_acquire(request_id)
@@ -574,7 +574,7 @@ class SessionProtocol:
         )
 
     def _on_withheld(self, request_id: int, code: str, detail: str) -> None:
-        """Its wait was ended by a change of the policy, or as it was in a circle through several shards."""
+        """Its wait was ended by a change of the policy, or by a deadlock through several shards."""
         request = self._asked(request_id)
         if request is not None:
             self._settle(request_id)
@@ -583,7 +583,7 @@ class SessionProtocol:
     def _on_answer(self, request_id: int, reply: dict[bytes, Any] | None) -> None:
         request = self._asked(request_id)
         if request is None:
-            # Withdrawn: settled when the withdrawal is answered, lest the server forget what it has to undo.
+            # Withdrawn: settled when the withdrawal is answered, or the server would forget what it has to undo.
             return
         self._settle(request_id)
         if reply is None:
@@ -599,17 +599,17 @@ class SessionProtocol:
         self._wake_by(self.connection.next_deadline())
 
     def _retry(self, least_s: float = 0.0) -> None:
-        """Try the next node after a pause, of so long at the least."""
+        """Try the next node after a pause, of at least so long."""
         self.connection.retry(self._now, least_s)
         self._wake_by(self.connection.next_deadline())
 
     def _give_up(self, *, park: bool) -> None:
-        """Turn to another connection; park this one if it may carry the session still."""
+        """Switch to another connection; park this one if it may still carry the session."""
         self._drop(park=park)
         self._retry()
 
     def _drop(self, *, park: bool) -> None:
-        """Turn away from the connection."""
+        """Drop the connection."""
         self.connection.drop(park=park)
         self._detach()
 
@@ -627,12 +627,12 @@ class SessionProtocol:
     # Sessions.
 
     def _greet(self) -> None:
-        """Say the first words on a connection that was made."""
+        """Send the greeting on a new connection."""
         self._expect(Hello(), self.settings.hello())
         self._open_session()
 
     def _open_session(self) -> None:
-        """Ask for a session, or for the one there is."""
+        """Open a session, or resume the one there is."""
         session = self.session
         if session.id:
             self._expect(Opening(self._now), command("SESSION.RESUME", session.id, session.secret))
@@ -640,7 +640,7 @@ class SessionProtocol:
             self._expect(Opening(self._now), self.settings.opening())
 
     def _end_session(self, reason: str) -> None:
-        """The server has ended the session: go on in a new one, unless the client is being closed."""
+        """The server has ended the session: continue in a new one, unless the client is being closed."""
         over = self.session
         greeting = self.connection.phase is Phase.GREETING
         pending = self.pipeline.take_sent(over) + self._backoff.take_bound()
@@ -663,10 +663,10 @@ class SessionProtocol:
         for request in pending:
             request.on_session_over(self, failure)
 
-    # What is done because it is time, whether or not anything is heard.
+    # Timers.
 
     def _keep_alive_sooner(self, ttl: float) -> None:
-        """Somebody waits for a hold with a ttl of its own."""
+        """An acquire with a ttl of its own waits."""
         self._keep_alive_at = min(self._keep_alive_at, self._now + max(ttl, KEEP_ALIVE_S_MIN))
         self._wake_by(self._keep_alive_at)
 
@@ -683,9 +683,9 @@ class SessionProtocol:
             self._on_closed()
 
     def _make_way(self) -> None:
-        """Release what has run out here, before the server counts it against its owner who asks again.
+        """Release what has run out here, before the server counts it against its owner that acquires again.
 
-        Not sooner: if nobody asks, it is to be seen that it ran out.
+        Not sooner: without another acquire, the hold should be seen to expire.
         """
         session = self.session
         if not session.overdue and not (session.ends and session.ends[0][0] <= self._now):
@@ -695,7 +695,7 @@ class SessionProtocol:
             self._submit(Release(grant, None, self._now))
 
     def _next_deadline(self) -> float:
-        """When something will be due, unless something is heard or asked before."""
+        """When something will be due, unless there is a message or a request before."""
         instants = [self.session.next_end(), self._close_by, self._backoff.next_at()]
         instants += [late_at for late_at, _ in self._waits]
         if self.attached:
@@ -704,10 +704,10 @@ class SessionProtocol:
         return min(*instants, self.connection.next_deadline())
 
     def _lose_due(self) -> None:
-        """Lose what has run out here, and let it end at the server where it might be held for longer."""
+        """Lose what has run out here, and end it at the server if it might be held for longer there."""
         now = self._now
         for grant in self.session.lose_due(now):
-            # One with a delay is to run out: after a release none would be kept.
+            # One with a delay has to expire: after a release there would be no delay.
             is_delayed = grant.terms.is_delayed
             self._submit(Extend(grant, 1, None, now) if is_delayed else Release(grant, None, now))
 
@@ -733,16 +733,16 @@ class SessionProtocol:
                 self._settle_all()
 
     def _silence_at(self) -> float:
-        """When to turn away from the connection, or to look again should something be asked meanwhile."""
+        """When to drop the connection, or to check again in case a request is made meanwhile."""
         since = self.pipeline.silent_since()
         patience = self._patience()
-        # Half of it: what is asked the moment after is looked at before its time is over.
+        # Half of it: a request made right after is checked before its time is over.
         return self._now + patience / 2 if since is None else since + patience
 
     def _patience(self) -> float:
-        """How long a connection may be silent when it has something to answer.
+        """How long a connection may be silent while a reply is pending.
 
-        Where there are other nodes it is so short that they can be tried before a request gives up.
+        With other nodes it is so short that they can be tried before a request gives up.
         """
         return min(self.connection.turn(), self.session.trust.ttl / 3)
 
@@ -760,7 +760,7 @@ class SessionProtocol:
                 request.on_unreachable(self, connection.unavailable())
 
     def _awaited(self) -> list[tuple[Request, float]]:
-        """Requests that somebody waits for while the service is not reached, and when they have waited enough."""
+        """Requests that a caller waits for while the service is not reached, and when they have waited enough."""
         pipeline = self.pipeline
         asked = [(request, 0.0) for request in [*pipeline.interrupted, *self.session.waiting.values()]]
         asked += [(request, request.asked_at) for request in [*pipeline.unsent, *self._backoff.requests()]]
@@ -768,11 +768,11 @@ class SessionProtocol:
 
 
 def _ignore(_: object) -> None:
-    """Nobody watches."""
+    """There is no watch."""
 
 
 def _reason(push: list[Any]) -> LossReason:
-    """Why a hold was lost; of one that was force-released, by whom, if the server says so."""
+    """Why a hold was lost; if it was force-released, by whom, if the server says so."""
     ending, by = push[3].decode(), push[4] if len(push) > 4 else b""
     how, kind = _LOSSES.get(ending, (ending, LossKind.OTHER))
     who = f" by {party(0, '', by).described()}" if by else ""
@@ -780,7 +780,7 @@ def _reason(push: list[Any]) -> LossReason:
 
 
 def _questions(session: Session) -> list[HeldQuestion]:
-    """What to ask of the holds of a session that was taken up again; of one that was opened, nothing."""
+    """The queries about the holds of a session that was resumed; none for one that was opened."""
     batches: list[list[Grant]] = []
     names = HELD_MAX
     for grant in session.holds.values():
@@ -799,5 +799,5 @@ def _pause(session: Session) -> float:
 
 
 def _new_reader() -> Reader:
-    """One for each connection: half of a message is forgotten with it."""
+    """One for each connection: an incomplete message is discarded with it."""
     return Reader(notEnoughData=NOTHING)

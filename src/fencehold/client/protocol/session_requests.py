@@ -1,9 +1,9 @@
-"""Session requests: what the protocol sends for the sake of the session itself, and what each reply means.
+"""Session requests: what the protocol sends for the session itself, and what each reply means.
 
-1. None of it has a caller that waits. What a lost connection has left unanswered is done anew on the next one.
-2. A session that is told BUSY is asked for again within the connect timeout. A keep-alive is repeated soon, and
-   trust counts from the one that is answered. A withdrawal, a question and a subscription are repeated until
-   they are answered; a settlement goes with the next one.
+1. No caller waits for any of it. What a lost connection has left unanswered is sent anew on the next one.
+2. On BUSY, the opening of a session is repeated within the connect timeout. A keep-alive is repeated soon, and
+   trust counts from the one that is answered. A withdrawal, a query and a subscription are repeated until they
+   are answered; a settlement is merged into the next one.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Hello(Expected):
-    """The greeting. If it is refused, so is everything."""
+    """The greeting. If it is refused, everything is."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class Hello(Expected):
 
 
 class Opening(Expected):
-    """A session is opened, or taken up again."""
+    """A session is opened, or resumed."""
 
     __slots__ = ("sent_at",)
 
@@ -68,9 +68,9 @@ class KeepAlive(Expected):
 
 
 class HeldQuestion(Expected):
-    """Ask which holds have ended while no connection carried the session, as those of an operator who breaks one.
+    """Query which holds have ended while no connection carried the session, as by a force-release.
 
-    A server that does not know the question answers nothing that could be used, and that is as before.
+    A server that does not know the query replies with an error, which is ignored.
     """
 
     __slots__ = ("busy_times", "grants")
@@ -97,8 +97,8 @@ class HeldQuestion(Expected):
 
 
 class Cancel(Expected):
-    """Withdraw an acquire. Refused only if it was acknowledged: then this came through once before, or what it was
-    granted is known, and is released."""
+    """Withdraw an acquire. Refused only if it was acknowledged: then this was processed once before, or its grant
+    is known, and is released."""
 
     __slots__ = ("busy_times", "request")
 
@@ -126,7 +126,7 @@ class Cancel(Expected):
 
 
 class Settle(Expected):
-    """Say that pushed answers have arrived."""
+    """Confirm that pushed answers have arrived."""
 
     __slots__ = ("ids",)
 
@@ -142,7 +142,7 @@ class Settle(Expected):
 
 
 class Subscribe(Expected):
-    """Ask on a new connection for what was watched on the one before."""
+    """Subscribe on a new connection to what was watched on the one before."""
 
     __slots__ = ("busy_times", "words")
 
@@ -159,13 +159,13 @@ class Subscribe(Expected):
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
         if code == "USAGE":
-            # The journal is not as far as what was told: it was made anew, as that of a server in memory.
+            # The journal ends before what was seen: it was made anew, as that of a server in memory.
             for words in protocol.on_behind():
                 protocol._expect(SubscribeAnew(words), words)
 
 
 class SubscribeAnew(Subscribe):
-    """Ask to be told from now on: what was watched is of a journal that is no more."""
+    """Subscribe from now on: what was watched belongs to a journal that no longer exists."""
 
     __slots__ = ()
 
@@ -173,4 +173,4 @@ class SubscribeAnew(Subscribe):
         protocol.on_anew((reply[b"position"], reply[b"index"]))
 
     def on_error(self, protocol: "SessionProtocol", code: str, detail: str) -> None:
-        """It may not watch any more."""
+        """Watching is no longer permitted."""

@@ -1,12 +1,12 @@
-"""A lone request: one that its caller sends and whose reply it reads, while nothing else is under way.
+"""A lone request: one that its caller sends and whose reply it reads, while nothing else is in flight.
 
-1. It is sent when the next message can be nothing but its reply, or something that is pushed (`is_quiet`).
-2. What its caller enters in the books is what a plain reply means: granted, not acquired, released. All else is
-   for the shell to hand in as bytes, when the request was adopted.
-3. Until it is entered the books know nothing of it but its id. So when its caller is stopped, at any moment, it
-   can be adopted as sent: whether it was, is found out when it is repeated under its id. Or it is submitted anew.
-4. An entry is made by stores alone, with no call between the last look at `is_left` and the end: signals, and what
-   is collected, come in at calls.
+1. It is sent when the next message can only be its reply, or a push (`is_quiet`).
+2. Its caller records only what a plain reply means: granted, not acquired, released. Anything else is passed in by
+   the shell as bytes, after the request was adopted.
+3. Until then the session knows nothing of it but its id. So when its caller is interrupted, at any moment, it can
+   be adopted as sent: whether it was, shows when it is repeated under its id. Or it is submitted anew.
+4. It is recorded by assignments alone, with no call between the last check of `is_left` and the end: signal
+   handlers and finalizers run at calls.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class Caller(Protocol):
-    """Who sends it: a promise whose result is stored."""
+    """The sender: a promise whose result is stored."""
 
     is_left: bool
-    """Whether another carries on with the request."""
+    """Whether the loop's thread continues the request."""
     result: Any
     is_done: bool
 
 
 def is_quiet(protocol: "SessionProtocol", now: float) -> bool:
-    """Whether nothing is under way, and nothing is to be done first."""
+    """Whether nothing is in flight, and nothing is to be done first."""
     session, pipeline = protocol.session, protocol.pipeline
     return (
         protocol.attached
@@ -46,7 +46,7 @@ def is_quiet(protocol: "SessionProtocol", now: float) -> bool:
 
 
 def encode(protocol: "SessionProtocol", request: Acquire | Release, now: float) -> bytes:
-    """What is to be sent. From here on a grant that is given back is not trusted."""
+    """The bytes to send. From now on a grant that is released is not trusted."""
     if type(request) is Release:
         protocol._forget(request.grant)
     request.take_id(protocol.session, now)
@@ -56,10 +56,10 @@ def encode(protocol: "SessionProtocol", request: Acquire | Release, now: float) 
 def finish(
     protocol: "SessionProtocol", request: Acquire | Release, reply: Any, caller: Caller, now: float
 ) -> bool:
-    """Enter what the reply means; False if it is not a plain one, or the caller was stopped."""
+    """Record what the reply means; False if it is not a plain one, or the caller was interrupted."""
     session = protocol.session
     if now >= session.trust.end or (session.ends and session.ends[0][0] <= now):
-        # What ran out while this process was stopped is lost before anything is heard.
+        # What ran out while this process was stopped is lost before any reply counts.
         return False
     kind = type(reply)
     grant: Grant | None = None
@@ -92,23 +92,23 @@ def adopt(protocol: "SessionProtocol", request: Acquire | Release, now: float) -
     """Wait for the reply to what was sent, or may have been."""
     protocol._now = now
     request.stage = SENT
-    # The reply of one that was left halfway may count as arrived: it has not.
+    # The reply of one that was left halfway may have been acknowledged: it has not arrived.
     if protocol.session.answered_id >= request.id:
         protocol.session.unacknowledge(request.id)
     protocol.pipeline.adopt(request, now)
 
 
 def doubt(protocol: "SessionProtocol", now: float) -> None:
-    """What was sent or read last on this connection is not known: go on with another."""
+    """What was sent or read last on this connection is not known: continue on another."""
     protocol._now = now
     protocol.connection.on_trouble(UNCERTAIN)
-    # At once: that is nobody's fault, and no node needs a pause.
+    # At once: no node is at fault, so no back-off is needed.
     protocol._drop(park=True)
     protocol._connect()
 
 
 def submit(protocol: "SessionProtocol", request: Acquire | Release, now: float) -> None:
-    """Ask what was not sent."""
+    """Submit a request that was not sent."""
     protocol._now = now
     if type(request) is Release:
         protocol._forget(request.grant)

@@ -3,7 +3,7 @@
 1. The portal's thread is a real one, also where an application's threads are greenlets (gevent, eventlet): a
    greenlet that computes for long must not keep sessions from being kept alive.
 2. A caller that waits at a gate lets the application's other threads run, or its other greenlets.
-3. What the application's threads are is looked at when a portal is made: patches come before that.
+3. Whether the application's threads are real is checked when a portal is made: patches come before that.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ class Gate(Protocol):
         """Wait until it is open, for so many seconds at most; says whether it is."""
 
     def open(self) -> None:
-        """Let pass those who wait, or will."""
+        """Let the waiting thread pass, now or when it waits."""
 
 
 class Threads(Protocol):
-    """What an application's threads are."""
+    """The kind of threads of an application: real ones or greenlets."""
 
     @property
     def gate(self) -> Callable[[], Gate]:
@@ -38,7 +38,7 @@ class Threads(Protocol):
         """An event loop for the real thread that calls this."""
 
     def caller(self) -> Callable[[Callable[[], object]], object]:
-        """Something by which any thread can have a call made on a thread, or greenlet, of the application."""
+        """A function by which any thread can have a call made on a thread, or greenlet, of the application."""
 
 
 class LockGate:
@@ -58,7 +58,7 @@ class LockGate:
 
 
 class RealThreads:
-    """Threads as the operating system has them."""
+    """Threads of the operating system."""
 
     gate = LockGate
 
@@ -78,7 +78,7 @@ _REAL = RealThreads()
 
 
 def threads() -> Threads:
-    """What the threads of this application are now."""
+    """The kind of threads of this application now."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and gevent.is_module_patched("threading"):
         from fencehold.client.threads.on_gevent import GeventThreads  # noqa: PLC0415 - it needs gevent
@@ -124,7 +124,7 @@ class GreenletExecutor(ThreadPoolExecutor):
 
 
 def loop_of_greenlets(spawn: Callable[[Callable[[], None]], object]) -> asyncio.AbstractEventLoop:
-    """A new loop on a thread whose other greenlets are spawned so."""
+    """A new loop on a thread whose other greenlets are spawned by `spawn`."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(GreenletExecutor(spawn))
     return loop

@@ -1,6 +1,6 @@
-"""A thread with an event loop, on which what a blocking client talks through lives, and the way in and out of it.
+"""A thread with an event loop, for the connections of a blocking client, and how callers hand over to it.
 
-1. Callers hand over what they want and wait at a gate; no task and no future is made for it.
+1. Callers hand over a call and wait at a gate; no task and no future is made for it.
 2. What several threads hand over at once wakes the loop once.
 3. A child process has no such thread: threads do not survive a fork. It starts its own.
 """
@@ -30,7 +30,7 @@ class Slip:
         self.result: Any = None
         self._error: BaseException | None = None
         self.request: Acquire | None = None
-        """What is to be withdrawn if nobody waits any more."""
+        """What is to be withdrawn if the caller stops waiting."""
 
     def done(self) -> bool:
         return self.is_done
@@ -44,7 +44,7 @@ class Slip:
         self._gate.open()
 
     def wait(self) -> Any:
-        """Wait until it is kept. An interrupt ends the waiting, not what was asked."""
+        """Wait until it is resolved. An interrupt ends the waiting, not the request."""
         self._gate.wait()
         if self._error is not None:
             raise self._error
@@ -64,7 +64,7 @@ class LoopThread:
             # Made on its own thread: gevent's loops belong to the thread that makes them.
             self.loop: asyncio.AbstractEventLoop = started.wait()
         except BaseException:
-            # Seen there when the loop is made, or it is made and can be told.
+            # Seen there when the loop is made, or it is made and can be stopped.
             self._over = True
             if hasattr(self, "_made"):
                 self._made.call_soon_threadsafe(self._made.stop)
@@ -89,7 +89,7 @@ class LoopThread:
                 self._awake = True
                 self.loop.call_soon_threadsafe(self._drain)
         except BaseException:
-            # Interrupted halfway: nobody may take the loop for awake that was not woken.
+            # Interrupted halfway: `_awake` may be set without the loop being woken.
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._drain)
             raise
@@ -112,7 +112,7 @@ class LoopThread:
             raise
 
     def run_soon(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Have a coroutine run on the loop, whatever becomes of it; not at all if the client is closed."""
+        """Have a coroutine run on the loop, ignoring its outcome; not at all if the client is closed."""
         try:
             self.post(self._start, self.slip(), coroutine, [])
         except UsageError:
@@ -123,7 +123,7 @@ class LoopThread:
         return self._closing
 
     def close(self) -> None:
-        """End what lives here, then the loop and the thread."""
+        """Close what runs here, then the loop and the thread."""
         if self.loop.is_closed():
             return
         self._closing = True
@@ -136,11 +136,11 @@ class LoopThread:
     # On the loop's thread.
 
     async def end(self) -> None:
-        """End what lives here."""
+        """Close what runs here."""
         raise NotImplementedError
 
     def act(self) -> None:
-        """After what was handed over at once."""
+        """Called after all calls that were handed over together."""
 
     def _run(self, started: Slip) -> None:
         try:
@@ -163,14 +163,14 @@ class LoopThread:
         self.loop.stop()
 
     async def _end_tasks(self) -> None:
-        """End what was begun too late to see that the client is closed."""
+        """Cancel tasks that were started too late to notice that the client is closed."""
         late = asyncio.all_tasks() - {asyncio.current_task()}
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
     def _refuse_posted(self) -> None:
-        """What was handed over when nobody looked any more: those who sleep on it are to hear so."""
+        """Refuse what was handed over after the last `_drain`: wake up the waiting callers with an error."""
         while self._posted:
             _, args = self._posted.popleft()
             for arg in args:
@@ -180,7 +180,7 @@ class LoopThread:
                     arg.close()
 
     def _drain(self) -> None:
-        # Before the first look: what is posted from here on wakes the loop again.
+        # Before the first read: what is posted from now on wakes the loop again.
         self._awake = False
         posted = self._posted
         while posted:
@@ -209,7 +209,7 @@ def _stop_waiting_for(tasks: "list[asyncio.Task[Result]]", undo: Callable[[Resul
 
 
 def closed() -> UsageError:
-    """For those who ask a client that is closed."""
+    """The error of calls on a closed client."""
     return UsageError("the client is closed")
 
 

@@ -1,4 +1,4 @@
-"""Where eventlet has patched threads: who waits for the portal's thread waits in the hub of its own thread.
+"""Where eventlet has patched threads: a caller that waits for the portal's thread waits in its own thread's hub.
 
 An eventlet hub does not notice what another thread does to its locks. So each has a *bell*: a pipe that one of its
 greenlets reads, and any thread writes to.
@@ -35,7 +35,7 @@ class Bell:
     def ring(self, call: Callable[[], object]) -> None:
         """Have something called there. Any thread may."""
         self._calls.append(call)
-        # A pipe that is full is as good as one more byte in it.
+        # A full pipe wakes up the reader, too.
         with suppress(BlockingIOError):
             _os.write(self._writing, b"!")
 

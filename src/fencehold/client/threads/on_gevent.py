@@ -1,7 +1,7 @@
-"""Where gevent has patched threads: who waits for the portal's thread waits in the hub of its own thread.
+"""Where gevent has patched threads: a caller that waits for the portal's thread waits in its own thread's hub.
 
 gevent's patched locks are not enough: they give up (`LoopExit`) when they wait for another thread and their hub
-has nothing else to do. An async watcher is what gevent lets other threads touch, and keeps the hub going.
+has nothing else to do. An async watcher is what gevent lets other threads use, and keeps the hub running.
 """
 
 import asyncio
