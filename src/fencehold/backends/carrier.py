@@ -1,8 +1,8 @@
-"""A backend as the verbs of a client see it: the carrier of a client that connects to a backend directly.
+"""The carrier of a client that connects to a backend directly.
 
-1. A release is done whether or not anybody waits for it.
-2. It is opened when it is first used, and tried again when that failed.
-3. In a child process it cannot be used: what it is connected by is its parent's.
+1. A release is done whether or not its caller waits for it.
+2. It is opened when it is first used, and again when that failed.
+3. In a child process it cannot be used: its connections are the parent's.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from fencehold.locks.views import EXPLAIN_LIMIT, Explanation, limited
 from fencehold.locks.waits import LongWaits
 
 _LOOK_S = 0.5
-"""How often it is looked whether a name has changed hands."""
+"""How often to check whether a name has changed hands."""
 _LAST_WORD_S = 0.1
-"""A backend keeps to the time by itself, and says what it waited for: this is for those that cannot."""
+"""A backend keeps to its timeout, and reports what it waited for: this is for those that cannot."""
 _LOOKS = 4
-"""How often those who wait are looked at in the time after which a wait is long."""
+"""How often waits are checked within the time after which a wait is long."""
 
 
 class DirectCarrier:
@@ -50,7 +50,7 @@ class DirectCarrier:
         self._releases: set[asyncio.Task[None]] = set()
         self._waits = LongWaits(backend.look, long_wait)
         self._waiting: dict[str, tuple[Terms, float]] = {}
-        """By token: who waits, and since when."""
+        """By token: what is waited for, and since when."""
         self._looking: asyncio.TimerHandle | None = None
         _all.add(self)
 
@@ -81,7 +81,7 @@ class DirectCarrier:
         self._releases.add(task)
         task.add_done_callback(self._on_released)
         awaited = asyncio.shield(task)
-        # Retrieved here: who waits gets it anyway, and if nobody does, asyncio must not complain.
+        # Retrieved here: without a waiting caller, asyncio must not complain about an unretrieved exception.
         awaited.add_done_callback(lambda done: done.cancelled() or done.exception())
         return awaited
 
@@ -122,7 +122,7 @@ class DirectCarrier:
         await self._waits.stopped()
 
     def on_forked(self) -> None:
-        """In a child: nothing here is its own, and nothing is said to the backend."""
+        """In a child: nothing here is its own, and nothing is sent to the backend."""
         self._is_open, self._is_closed = False, True
         self._why_closed = "this client was created before a fork: connect again in the child process"
         self._releases.clear()
@@ -167,13 +167,13 @@ class DirectCarrier:
     def _on_released(self, task: "asyncio.Task[None]") -> None:
         self._releases.discard(task)
         if not task.cancelled():
-            # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
+            # Retrieved here: without a waiting caller, asyncio must not complain about an unretrieved exception.
             task.exception()
 
 
 _all: WeakSet[DirectCarrier] = WeakSet()
 _inherited: list[DirectCarrier] = []
-"""Kept for ever: what is collected closes what it is connected by, and the parent's loop watches that."""
+"""Kept for ever: when collected, they would close their connections, which the parent's loop watches."""
 
 
 def _after_fork_in_child() -> None:

@@ -1,13 +1,13 @@
-"""The port: what a backend does that grants locks by itself.
+"""The port of a backend that grants locks by itself.
 
-1. *Every call ends as what is certain.* `Unavailable`: certainly nothing happened. `OutcomeUnknown`: it may have.
-   A time that ran out is never taken for a no.
+1. *Every call ends with what is certain.* `Unavailable`: certainly nothing happened. `OutcomeUnknown`: it may
+   have. A timeout is never taken for a no.
 2. *An ask is known by its token*, which no other ask has. Whatever was begun for it can be found by it and
    withdrawn, so an ask that was cancelled, or whose outcome is unknown, leaves nothing behind for longer than its
    ttl.
-3. *The client lets go first.* The trust in a lease ends before the backend may give its name to another: it is
-   counted from when the last answered request was *sent*, less a margin for clocks that drift.
-4. *A loss is told*, once, as soon as it is known or the trust is over.
+3. *The client's trust ends first.* The trust in a lease ends before the backend may grant its name to another: it
+   is counted from when the last answered request was *sent*, less a margin for clocks that drift.
+4. *A loss is notified*, once, as soon as it is known or the trust is over.
 """
 
 from math import inf
@@ -21,14 +21,14 @@ from fencehold.locks.views import Explanation
 
 
 class Settings(NamedTuple):
-    """What a client was told when it was made, as far as it matters to a backend."""
+    """The options of a client that matter to a backend."""
 
     ttl: float = 30.0
     """Seconds a lease lasts that is kept alive: how long a holder that hangs keeps others waiting."""
     connect_timeout: float = 5.0
     """Seconds that reaching the backend may take."""
     who: str = ""
-    """What is told of this process to those who ask who holds a name: JSON, as `identity.session_meta` says it."""
+    """What `explain` shows of this process: JSON, as made by `identity.session_meta`."""
 
 
 class Ask(NamedTuple):
@@ -38,7 +38,7 @@ class Ask(NamedTuple):
     token: str
     """Random: no other ask of any client has the same."""
     owner: str
-    """The name of the task or thread that asks."""
+    """The name of the calling task or thread."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class Ask(NamedTuple):
 
 
 class Lease(Grant):
-    """What a backend granted. Its trust is its own, or that of the session it lives with."""
+    """What a backend granted. Its trust is its own, or that of its session."""
 
     __slots__ = ("ask", "doubted_s", "is_kept", "least_until", "may_be_free", "place", "ttl")
 
@@ -59,18 +59,17 @@ class Lease(Grant):
         self.is_kept = ask.terms.ttl is None
         """Whether it is kept alive for as long as its client lives."""
         self.least_until = 0.0
-        """Until when nobody else may have the name, however this ends: by the client's clock, from the answer that
-        granted it, so not too early."""
+        """Until when the name is granted to no other ask, however this ends: by the client's clock, from the reply
+        that granted it, so not too early."""
         self.doubted_s = inf
-        """For how long the shortest renewal would let it last that was sent and whose outcome is unknown: it may
-        come about yet."""
+        """The shortest ttl of a renewal that was sent and whose outcome is unknown: it may still take effect."""
         self.may_be_free = False
         """Whether a release was sent whose outcome is unknown."""
         self.place: object = None
         """Where the backend keeps it: a path, a key, a slot."""
 
     def least_s(self, now: float) -> float:
-        """For how many seconds more nobody else may have the name; 0 if it may be free."""
+        """For how many more seconds the name is granted to no other ask; 0 if it may be free."""
         return max(0.0, self.least_until - now)
 
 
@@ -82,20 +81,20 @@ class Backend(Protocol):
 
     @property
     def at_once(self) -> AtOnce | None:
-        """A way for threads to ask by themselves, once it is open; None where there is none."""
+        """For threads that send requests themselves, once it is open; None if they cannot."""
 
     async def open(self) -> None:
         """Reach it.
 
         Raises:
             Unavailable: it cannot be reached now. It may be opened again.
-            PermissionDenied: it does not let us in: a password is wrong, or a right is missing. Waiting does not
-                help, and nobody goes on without a lock for it.
-            UsageError, Unsupported: what is there cannot be used; the message says why.
+            PermissionDenied: it rejects us: a password is wrong, or a permission is missing. Waiting does not
+                help, and no caller proceeds without a lock because of it.
+            UsageError, Unsupported: it cannot be used; the message says why.
         """
 
     async def acquire(self, ask: Ask) -> Lease | None:
-        """Grant a name: within `ask.terms.timeout` seconds (None: however long that takes), or None.
+        """Grant a name: within `ask.terms.timeout` seconds (None: without limit), or return None.
 
         Cancelled at any moment, it leaves nothing behind: what the ask may have is withdrawn, at once or as soon
         as the backend can be reached.
@@ -110,7 +109,7 @@ class Backend(Protocol):
         """Release a lease; after it, or after its least time, the name is free for the next one.
 
         Raises:
-            HoldLost: it was not there any more: it had expired, or was taken away.
+            HoldLost: it was no longer there: it had expired, or was force-released.
             OutcomeUnknown: the backend was not reached; the name is free after the ttl at the latest.
         """
 
@@ -118,12 +117,12 @@ class Backend(Protocol):
         """Let a lease end that many seconds from now; None: have it kept alive again.
 
         Raises:
-            HoldLost: it was not there any more.
+            HoldLost: it was no longer there.
             OutcomeUnknown: it may have been extended. The trust is the shorter of both.
         """
 
     async def look(self, name: str) -> Explanation:
-        """Who has a name, and who waits, as far as the backend knows.
+        """Who holds a name, and who waits, as far as the backend knows.
 
         Raises:
             Unavailable: it was not reached.

@@ -1,4 +1,4 @@
-"""Which backend a URL means. Each is imported when it is first asked for, and so is the driver it needs."""
+"""Which backend a URL means. Each is imported when it is first needed, and so is its driver."""
 
 from importlib import import_module
 from typing import cast
@@ -29,15 +29,15 @@ _MODULES = {
     "zookeepers": "zookeeper",
 }
 _EXTRAS = {"advisory": "postgres", "redlock": "redis"}
-"""Which extra brings the driver, where it is called otherwise than the module."""
+"""The extra that brings the driver, if its name differs from the module's."""
 _PACKAGES = {"google": "protobuf"}
-"""What a package is called, where its modules are called otherwise."""
+"""The name of a package, if it differs from its modules'."""
 
 SCHEMES = tuple(sorted(_MODULES))
 
 
 def scheme_of(url: str) -> str:
-    """What stands before `://`, if it is a backend's; else empty."""
+    """The scheme, if it is a backend's; else empty."""
     scheme = url.partition("://")[0]
     return scheme if scheme in _MODULES else ""
 
@@ -46,7 +46,7 @@ def backend_of(url: str, settings: Settings) -> Backend:
     """The backend at a URL. Nothing is connected to yet.
 
     Raises:
-        UsageError: the URL says something that makes no sense; the message says what to write instead.
+        UsageError: the URL makes no sense; the message says what to write instead.
         Unsupported: the driver is not installed; the message says how to install it.
     """
     module = _MODULES[scheme_of(url)]

@@ -1,4 +1,4 @@
-"""`postgresql+advisory://`: advisory locks of one session, which the server frees when its connection ends."""
+"""`postgresql+advisory://`: advisory locks of one session, which the server releases when its connection ends."""
 
 from fencehold.backends.advisory.store import SCHEME, AdvisoryStore
 from fencehold.backends.lease.backend import LeaseBackend
@@ -7,7 +7,7 @@ from fencehold.drivers.postgres.address import PostgresAddress
 
 
 class Advisory(LeaseBackend):
-    """As any store's, but what is held can be lost all at once, and that is told at once."""
+    """As for any store, but all holds can be lost together, and that is notified at once."""
 
     def __init__(self, store: AdvisoryStore, settings: Settings) -> None:
         super().__init__(store, settings)
@@ -15,7 +15,7 @@ class Advisory(LeaseBackend):
         store.on_gone = self._on_gone
 
     def withdraw_later(self, ask: Ask, ttl: float) -> None:
-        # Nothing here runs out by itself: what is withdrawn is withdrawn now. When the client is closed, all is.
+        # Nothing here expires by itself: what is withdrawn is withdrawn now. When the client is closed, all is.
         if self._is_open:
             self._advisory.drop(ask)
 

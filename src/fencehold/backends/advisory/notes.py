@@ -1,14 +1,14 @@
-"""Notes: a table beside the locks, that says whose each is and who waits. The locks are what counts.
+"""Notes: a table beside the locks, with holders and waiters. The locks are what counts.
 
-1. A note is written by the statement that takes the lock, and removed by the one that frees it.
-2. A note of a session that does not have the lock any more is worth nothing, and is never shown: what is shown is
-   read from the server's own table of locks first.
+1. A note is written by the statement that takes the lock, and removed by the one that releases it.
+2. A note of a session that no longer has the lock is invalid, and is never shown: the server's own table of locks
+   is read first.
 3. It is not logged: no commit waits for the disk, and after a crash it is empty, as the locks are gone.
-4. Who frees a lock tells the one who has waited the longest, if anybody does.
+4. The statement that releases a lock notifies the longest waiter, if there is one.
 """
 
 _LOCK_OF_MAKERS = 0x66656E6365686F6C
-"""Those who find no table make it one after the other."""
+"""Clients that find no table create it one after the other."""
 
 _TABLE = """\
 CREATE UNLOGGED TABLE IF NOT EXISTS {table} (
@@ -89,7 +89,7 @@ class Notes:
         self.take_shared = self._made(_TAKE, shared="_shared", is_shared="true")
         self.free = self._made(_FREE, channel=self.channel)
         self.farewell = self._made(_FAREWELL, channel=self.channel)
-        """Free all, and tell those who wait for it."""
+        """Release all, and notify the waiters."""
         self.undo = _UNDO.encode()
         self.undo_shared = self._made(_UNDO_SHARED)
         self.look = self._made(_LOOK)
@@ -100,14 +100,14 @@ class Notes:
         """The table, made as one transaction."""
         return (
             f"DO $fencehold$ BEGIN PERFORM pg_advisory_xact_lock({_LOCK_OF_MAKERS}); "
-            # To ask for a schema that is there takes the right to make one.
+            # To create an existing schema IF NOT EXISTS needs the right to create one.
             f"IF to_regnamespace('{self._schema}') IS NULL THEN CREATE SCHEMA {self._schema}; END IF; "
             f"{_TABLE.format(table=self.name)} END $fencehold$"
         ).encode()
 
     @property
     def sweep(self) -> bytes:
-        """Remove what sessions left that are no more, and those of a session that had this one's number before."""
+        """Remove the notes of sessions that are gone, and of a session that had this one's number before."""
         return (
             f"DELETE FROM {self.name} WHERE pid = pg_backend_pid() "
             "OR pid <> ALL (ARRAY(SELECT pid FROM pg_stat_activity WHERE pid IS NOT NULL))"

@@ -1,11 +1,11 @@
-"""The session: one connection, with which all that a client holds stands and falls.
+"""The session: one connection; all that a client holds ends with it.
 
-1. *The server frees what is held when it knows that the connection has ended*: at once if the process ended; if
-   the machine or the network is gone, after `Patience.frees_s`, which is set for the session.
-2. *The client lets go first.* It asks for a sign of life at least every third of the ttl, and hangs up if none
-   comes in time; the server listens for longer than that before it gives a client up.
-3. What ends the connection from the server's side ends the holds before the client can know: it is told as soon
-   as it hears of it.
+1. *The server releases what is held when it notices that the connection has ended*: at once if the process ended;
+   if the machine or the network is gone, after `Patience.frees_s`, which is set for the session.
+2. *The client's trust ends first.* It sends a heartbeat at least every third of the ttl, and disconnects if no
+   reply comes in time; the server waits for longer than that before it ends the session.
+3. What ends the connection from the server's side ends the holds before the client can know: the loss is notified
+   as soon as the client notices it.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ class Patience(NamedTuple):
 
     ttl: float
     answer_s: float
-    """The client, for an answer."""
+    """The client, for a reply."""
     idle_s: int
-    """The server, before it asks whether a client is there that says nothing…"""
+    """The server, before it probes a silent client (TCP keep-alive)…"""
     again_s: int
-    """…before it asks again…"""
+    """…before it probes again…"""
     times: int = 3
     """…and how often."""
 
     @property
     def frees_s(self) -> float:
-        """After so many seconds the server has given up a client that is gone without a word."""
+        """After so many seconds the server has ended the session of a client that vanished."""
         return float(self.idle_s + self.again_s * self.times)
 
     @property
     def settings(self) -> dict[str, str]:
-        """As the server is told."""
+        """As parameters of the server."""
         return {
             "tcp_keepalives_idle": str(self.idle_s),
             "tcp_keepalives_interval": str(self.again_s),
@@ -57,10 +57,10 @@ class Patience(NamedTuple):
             "tcp_user_timeout": str(round(self.frees_s * 1_000)),
             "statement_timeout": f"{max(1_000, round(self.answer_s * 1_000))}",
             "idle_session_timeout": "0",
-            # Made once, and not compiled: running them takes less than either.
+            # Plans are made once, and not compiled: running the statements takes less time than either.
             "plan_cache_mode": "force_generic_plan",
             "jit": "off",
-            # Notes are worth nothing after a crash.
+            # Notes are invalid after a crash.
             "synchronous_commit": "off",
         }
 
@@ -71,7 +71,7 @@ def patience(ttl: float, connect_timeout: float) -> Patience:
 
 
 class Session:
-    """Made when needed, and made anew when lost. Belongs to the event loop it was made on."""
+    """Made when needed, and again when lost. Belongs to the event loop it was made on."""
 
     def __init__(
         self, address: PostgresAddress, notes: Notes, patience: Patience, connect_s: float, *, is_pooled: bool
@@ -87,7 +87,7 @@ class Session:
         self.on_word: Callable[[str], None] = _nothing
         self.on_end: Callable[[str], None] = _nothing
         self.needed: Callable[[], bool] = _never
-        """Whether anything is held: only then a sign of life is asked for."""
+        """Whether anything is held: only then heartbeats are sent."""
 
     @property
     def current(self) -> Pipeline | None:
@@ -152,7 +152,7 @@ class Session:
         while True:
             await asyncio.sleep(self._patience.ttl / 3)
             if self._pipeline is not None and self.needed():
-                # The pipeline ends if there is no answer; nothing else is to be known.
+                # The pipeline ends if there is no reply; nothing else matters.
                 self._pipeline.ask(PING)
 
     def _on_end(self, why: str) -> None:

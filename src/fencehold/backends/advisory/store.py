@@ -1,11 +1,11 @@
 """The store: a lock of the session for each name that is held.
 
-1. A name is the 64-bit number that BLAKE2b makes of it. Two names with the same number are one lock; among a
-   million names the chance that there are any such is one in thirty million.
-2. *The server counts what one session takes twice*, and lets it. So what this client holds is known here, and
-   nobody takes it again; those of one client who wait for a name stand in a queue here, and the first one asks.
-3. *The server never ends a hold but with the session.* A ttl is kept by a timer here, after the trust is over.
-4. Everything goes on one connection, in order: what withdraws an ask comes after it.
+1. The key of a name is its 64-bit BLAKE2b hash. Two names with the same key are one lock; among a million names
+   the chance that there are any such is one in thirty million.
+2. *The server lets one session take a lock twice.* So what this client holds is tracked here, and never taken
+   again; the waiters of one client for a name queue here, and only the first one asks the server.
+3. *The server ends a hold only with the session.* A ttl is enforced by a timer here, after the trust is over.
+4. Everything is sent on one connection, in order: what withdraws an ask comes after it.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ _BREAKING_PAUSE_S = 0.02
 
 
 def key_of(name: str) -> int:
-    """The number of a name: what any program gives to `pg_advisory_lock` that takes part."""
+    """The key of a name: what any other program has to pass to `pg_advisory_lock`."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -63,26 +63,26 @@ class AdvisoryStore:
     thread_store = None
 
     def __init__(self, address: PostgresAddress, settings: Settings) -> None:
-        self.on_wake: Callable[[str, str], None] = _nobody
-        self.on_gone: Callable[[str, str], None] = _nobody
-        """Called with a token, or "" for all, and a reason: it is not held any more."""
+        self.on_wake: Callable[[str, str], None] = _ignore
+        self.on_gone: Callable[[str, str], None] = _ignore
+        """Called with a token, or "" for all, and a reason: it is no longer held."""
         self._address = address
         self._settings = settings
         self._notes = Notes(address.options["schema"], address.options["table"])
         self._patience = patience(settings.ttl, settings.connect_timeout)
         self._asks: dict[str, Ask] = {}
-        """By token: whatever is held, wanted or asked for."""
+        """By token: whatever is held, waiting or in flight."""
         self._held: dict[int, dict[str, bool]] = {}
-        """By number and token, what is held or asked for just now; and whether it is shared."""
+        """By key and token, what is held or in flight; and whether it is shared."""
         self._queues: dict[int, dict[str, None]] = {}
-        """By number, those of this client who wait, in order."""
+        """By key, the waiters of this client, in order."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
     def guarantees(self) -> Guarantees:
         return Guarantees(
             backend="postgresql+advisory",
-            # A server that ends a session frees what it holds before the client, perhaps cut off, can know.
+            # A server that ends a session releases its locks before the client, perhaps cut off, can know.
             linearizable=False,
             fenced=False,
             fence_survives_failover=False,
@@ -114,7 +114,7 @@ class AdvisoryStore:
             timer.cancel()
         await self._session.close()
 
-    # Having.
+    # Holding.
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         key, shared = key_of(ask.name), ask.terms.shared
@@ -130,7 +130,7 @@ class AdvisoryStore:
             is_ours = await self._try(ask, key, waits=waits)
         except Unavailable:
             self._unheld(key, ask)
-            # Nothing was begun, so nothing will be withdrawn.
+            # Nothing was sent, so nothing will be withdrawn.
             self._forget(ask, waits=was_there)
             raise
         except (OutcomeUnknown, Refused, Unsupported, UsageError):
@@ -169,8 +169,8 @@ class AdvisoryStore:
         self.drop(ask)
 
     def drop(self, ask: Ask) -> None:
-        """Take out whatever an ask has. What is asked next comes after it; and if the session ends before that is
-        sent, all it had ends with it. So nobody needs to wait for it."""
+        """Remove whatever an ask has. Later requests come after it; and if the session ends before that is sent,
+        all it had ends with it. So no caller needs to wait for it."""
         key = key_of(ask.name)
         self._dequeue(key, ask.token)
         if self._asks.pop(ask.token, None) is not None and self._session.current is not None:
@@ -190,14 +190,14 @@ class AdvisoryStore:
         return explanation(name, holders)
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Who holds it is told to release it; if it does not, its connection is ended, and all it holds with
-        it."""
+        """The holder is notified to release it; if it does not, its connection is terminated, and all it holds
+        with it."""
         asked = await self._holders(name)
         for pid, token in asked:
             await self._ask(b"SELECT pg_notify($1, $2)", f"{self._notes.channel}{pid}", f"{_BREAK}{token}")
         with suppress(TimeoutError):
             async with asyncio.timeout(_BREAKING_S):
-                # Its own client frees it, which nobody tells us of.
+                # Its own client releases it, without a notification to us.
                 while asked.intersection(await self._holders(name)):  # noqa: ASYNC110
                     await asyncio.sleep(_BREAKING_PAUSE_S)
         for pid, _ in asked.intersection(await self._holders(name)):
@@ -208,10 +208,10 @@ class AdvisoryStore:
         rows = await self._ask(self._notes.look, key_of(name))
         return {(int(pid or 0), (token or b"").decode()) for _, _, _, pid, token, _ in rows}
 
-    # What is known here.
+    # Local state.
 
     def _is_first(self, key: int, token: str, shared: bool) -> bool:
-        """Whether nobody of this client is before it, or has what it wants."""
+        """Whether no other waiter of this client is before it, and none holds what it wants."""
         held = self._held.get(key)
         if next(iter(self._queues.get(key, (token,)))) != token:
             return False
@@ -242,7 +242,7 @@ class AdvisoryStore:
         if token is not None:
             self.on_wake(name, token)
 
-    # What is asked of the server.
+    # Requests to the server.
 
     async def _try(self, ask: Ask, key: int, *, waits: bool) -> bool:
         notes, shared = self._notes, ask.terms.shared
@@ -252,7 +252,7 @@ class AdvisoryStore:
             statement = notes.take_shared if shared else notes.take
             ((ok,),) = await pipeline.ask(statement, key, ask.token, stamped, waits)
         except Rejected as error:
-            # What a statement takes stays taken, also if it fails later.
+            # A lock that a statement took stays taken, even if the statement fails later.
             pipeline.ask(notes.undo_shared if shared else notes.undo, key)
             raise refusal(error, self._address) from error
         if pipeline.ended.is_set():
@@ -274,7 +274,7 @@ class AdvisoryStore:
         except Rejected as error:
             raise refusal(error, self._address) from error
 
-    # What happens.
+    # Events.
 
     def _end_in(self, ask: Ask, ttl: float) -> None:
         self._cancel_timer(ask.token)
@@ -295,7 +295,7 @@ class AdvisoryStore:
             self.on_wake(ask.name, token)
 
     def _on_end(self, why: str) -> None:
-        """The session is over, and all it held with it. Those who wait go on with the next one."""
+        """The session is over, and all it held with it. Waiters continue in the next one."""
         waiting = {token for queue in self._queues.values() for token in queue}
         self._held.clear()
         for token in tuple(self._timers):
@@ -308,10 +308,10 @@ class AdvisoryStore:
 
 
 def _stranger(pid: bytes | None, application: bytes | None) -> str:
-    """Somebody who takes part without notes."""
+    """The stamp of a holder without a note."""
     who = {"client": (application or b"").decode(), "pid": int(pid or 0)}
     return stamp(json.dumps(who), "", "")
 
 
-def _nobody(_one: str, _other: str) -> None:
+def _ignore(_one: str, _other: str) -> None:
     pass

@@ -1,16 +1,16 @@
-"""`etcd://`: locks kept by the etcd that somebody already runs, with nothing between.
+"""`etcd://`: locks in an existing etcd, without the service.
 
 Under the prefix of the URL there is
 
 ::
 
-    locks/<name>/<client>.<token>.<limit>   one ask: it holds the name, or stands in the queue for it
+    locks/<name>/<client>.<token>.<limit>   one ask: it holds the name, or is in the queue for it
     clients/<client>/                       the witness of a client: gone when its lease is
-    clients/<client>/<token>                a notice: an operator has taken that hold away
+    clients/<client>/<token>                a notice: an operator has force-released that hold
 
-and all of a client's keys go with its one lease. `queues` says where things are, how they look and who is next;
-`calls` carries transactions together and hears of changes, `session` is a client's lease, `queue_entry` is one
-ask; `inspection` shows names, and `backend` is the port.
+and all of a client's keys end with its one lease. `queues` defines the keys, their values and who is next; `calls`
+batches transactions and watches keys, `session` is a client's lease, `queue_entry` is one ask; `inspection` shows
+names, and `backend` is the port.
 """
 
 from fencehold.backends.etcd.backend import EtcdBackend

@@ -1,13 +1,13 @@
-"""The port, kept by etcd.
+"""The port, implemented by etcd.
 
-1. *A name is its queue*: one key for each who has it or wants it, all of a client under its one lease. A free name
-   has no keys.
-2. *Who has to wait waits in its session.* If that ends, it asks again in the next, at the end of the queue; it
-   is never granted on a lease that is gone.
-3. *A ttl of its own is kept by the client*: it ends the hold, and then deletes the key. If it crashes, its lease
-   does.
+1. *A name is its queue*: one key for each holder or waiter, all of a client under its one lease. A free name has
+   no keys.
+2. *A waiter waits in its session.* If that ends, it asks again in the next, at the end of the queue; it is never
+   granted on a lease that is gone.
+3. *A ttl of its own is enforced by the client*: it ends the hold, and then deletes the key. If it crashes, its
+   lease does.
 4. *Whatever ends without a grant is withdrawn*, and a session that is over is revoked, as soon as etcd is reached.
-5. *A least time is kept by a tombstone* on a lease of its own, which nobody renews: the end of the hold, of the
+5. *A least time is kept by a tombstone* on a lease of its own, which is never renewed: the end of the hold, of the
    session and of the process leaves it there.
 """
 
@@ -51,7 +51,7 @@ class EtcdBackend:
     def __init__(
         self, address: EtcdAddress, settings: Settings, clock: Clock = clock, connect: Connect = Channel
     ) -> None:
-        """With a `connect` of its own, a test makes calls go wrong."""
+        """`connect`: replaced by tests, to make calls fail."""
         self._address = address
         self._settings = settings
         self._clock = clock
@@ -80,7 +80,7 @@ class EtcdBackend:
         if self._is_open:
             return
         call_s, ttl_s = self._settings.connect_timeout, ttl_s_of(self._settings.ttl)
-        # A renewal has the time to ask a second member, if the first one hangs.
+        # A renewal has the time to try a second member, if the first one hangs.
         bounds = EtcdBounds(call_s=call_s, try_s=min(_TRY_S_MAX, call_s, ttl_s / 6))
         self._cluster = EtcdClient(self._address, bounds, self._connect)
         self._loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ class EtcdBackend:
                 sight = await entry.look()
             if sight is None:
                 return True
-            # Its key is gone, and its lease is not: somebody deleted it by hand.
+            # Its key is gone, and its lease is not: it was deleted by hand.
         return True
 
     def _granted(self, entry: QueueEntry) -> Lease:
@@ -184,7 +184,7 @@ class EtcdBackend:
             lease.least_until = now + ask.terms.at_least
         if session.ending or lease.safe_for(now) <= 0:
             if entry.keeps:
-                # To ask again would be to find its own tombstone.
+                # Another try would find its own tombstone.
                 raise OutcomeUnknown(f"{ask.terms.label} was granted when its session ended; it is withdrawn")
             raise SessionOver
         self._leases.add(lease)
@@ -224,7 +224,7 @@ class EtcdBackend:
             raise lease.why()
 
     async def _was_ours(self, entry: QueueEntry) -> bool:
-        """Whether a hold that is not there was released by the same request, sent twice: nobody else ended it."""
+        """Whether a missing hold was released by the same request, sent twice, and not ended by anything else."""
         client = entry.session.id
         answer = await self._cluster.read(transaction(then=[newest(*self._keys.client(client), 0)]))
         there = dict(keys_in(answer.responses[0]))
@@ -256,7 +256,7 @@ class EtcdBackend:
     # Losing.
 
     def on_over(self, session: EtcdSession, reason: str) -> None:
-        """The session is over, and with it all that it had."""
+        """The session is over, and with it all its holds."""
         self._leases.lose_all(reason)
         for entry in tuple(self._entries.values()):
             if entry.session is session:
@@ -267,7 +267,7 @@ class EtcdBackend:
         self._background.do(lambda: self._cluster.revoke_lease(session.id), self._settings.ttl)
 
     def on_taken(self, session: EtcdSession, token: str) -> None:
-        """A hold was taken away."""
+        """A hold was force-released."""
         self._background.do(
             lambda: self._cluster.delete(self._keys.notice(session.id, token), b""), self._settings.ttl
         )
@@ -276,7 +276,7 @@ class EtcdBackend:
                 self._lose(lease, _FORCED)
 
     def on_beat(self, session: EtcdSession) -> None:
-        """The session was renewed: see that all is as it should be."""
+        """The session was renewed: check that all is as it should be."""
         self._background.do(lambda: self._sweep(session), self._settings.ttl)
 
     async def _sweep(self, session: EtcdSession) -> None:

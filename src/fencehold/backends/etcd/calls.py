@@ -1,14 +1,14 @@
-"""How a client's transactions travel together, and how it is told of changes.
+"""How a client's transactions are batched, and how it watches keys.
 
-1. *A transaction leaves at once while few calls are under way.* Others gather until one of those is answered, and
-   leave as one, which etcd's members agree upon once.
+1. *A transaction is sent at once while few calls are in flight.* Others gather until one of those is answered, and
+   are sent as one, which etcd's members agree upon once.
 2. *No name is twice in a batch*: its transactions would not see one another, and keys made at one revision have no
-   order. The second of a name leaves after the first, which does not wait for anybody then.
-3. *A batch is not called back* because one of those who are in it stops waiting.
-4. *A watch only says that it is worth looking.* One that broke, was compacted or hangs says so as well; what is
-   true is read. All watches are on one stream.
-5. A stream is asked at each renewal whether it is still there. One that did not answer since is given up, and so
-   is that of a member that is not asked any more.
+   order. The second of a name is sent after the first, which is sent at once then.
+3. *A batch is not cancelled* because one of its callers stops waiting.
+4. *A watch only says that it is worth reading.* So does one that broke, was compacted or hangs; the state is read.
+   All watches are on one stream.
+5. A stream is probed at each renewal. One that has not answered since is dropped, and so is that of a member that
+   is no longer in use.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ from fencehold.drivers.etcd.transactions import Message, nested, transaction
 from fencehold.errors import FenceholdError
 
 _CALLS_MAX = 2
-"""Calls under way, beyond which others gather."""
+"""Calls in flight, beyond which others gather."""
 _TOGETHER_MAX = 64
-"""etcd takes 128 steps in a transaction, unless it is told otherwise."""
+"""etcd allows 128 operations in a transaction, unless configured otherwise."""
 _BYTES_MAX = 256 << 10
-"""Far below the largest request that etcd takes: one that is too large for it travels alone."""
+"""Far below the largest request that etcd accepts: a transaction larger than this is sent alone."""
 
 
 class TransactionResult(NamedTuple):
-    """What became of one transaction."""
+    """The result of one transaction."""
 
     succeeded: bool
     responses: list[Message]
@@ -46,7 +46,7 @@ class _Item(NamedTuple):
 
 
 class Batches:
-    """Those of one client."""
+    """The batches of one client."""
 
     def __init__(self, cluster: EtcdClient) -> None:
         self._cluster = cluster
@@ -57,7 +57,7 @@ class Batches:
         self._calls: set[asyncio.Task[None]] = set()
 
     def transact(self, name: str, request: Message) -> "asyncio.Future[TransactionResult]":
-        """Have a transaction done that concerns a name.
+        """Have a transaction about a name done.
 
         Raises:
             Unavailable, OutcomeUnknown, NoLease: as `EtcdClient.transact` does, for all of a batch.
@@ -74,7 +74,7 @@ class Batches:
         return item.told
 
     async def end(self) -> None:
-        """Call all back."""
+        """Cancel all."""
         _call_back(self._items)
         self._items = []
         for call in self._calls:
@@ -109,7 +109,7 @@ class Batches:
 
 
 def told_of(answer: EtcdAnswer) -> TransactionResult:
-    """What became of a transaction that travelled alone."""
+    """The result of a transaction that was sent alone."""
     message = answer.message
     return TransactionResult(message.succeeded, list(message.responses), message.header.revision, answer.doubted)
 
@@ -129,7 +129,7 @@ def _apart(answer: EtcdAnswer, count: int) -> list[TransactionResult]:
 
 
 def _call_back(items: list[_Item]) -> None:
-    """Tell those who were not told anything that nothing comes any more."""
+    """Cancel the futures that have no result: none will come."""
     for item in items:
         item.told.cancel()
 
@@ -137,7 +137,7 @@ def _call_back(items: list[_Item]) -> None:
 def _fail(told: "asyncio.Future[TransactionResult]", error: FenceholdError) -> None:
     if not told.done():
         told.set_exception(error)
-        # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
+        # Retrieved here: without a waiting caller, asyncio must not complain about an unretrieved exception.
         told.exception()
 
 
@@ -149,7 +149,7 @@ class KeyRange(NamedTuple):
 
 
 class WatchedKeys(NamedTuple):
-    """What to watch until it is worth looking again."""
+    """What to watch until it is worth reading again."""
 
     span: KeyRange
     among: frozenset[bytes]
@@ -170,7 +170,7 @@ class KeyWatch:
         self._woken = asyncio.Event()
 
     async def wait(self) -> None:
-        """Until there is something worth looking at."""
+        """Until there is a reason to read."""
         await self._woken.wait()
 
     def wake(self) -> None:
@@ -189,7 +189,7 @@ class KeyWatch:
 
 
 class KeyWatches:
-    """All of one client."""
+    """All watches of one client."""
 
     def __init__(self, cluster: EtcdClient) -> None:
         self._cluster = cluster
@@ -213,7 +213,7 @@ class KeyWatches:
             self._stream.remove(watch)
 
     def check(self) -> None:
-        """See to it that what is silent is not dead."""
+        """Probe the stream, and drop it if it did not answer the last probe."""
         stream = self._stream
         if stream is None:
             return
@@ -256,7 +256,7 @@ class _WatchStream:
     def __init__(self, stream: Any, endpoint: str) -> None:
         self.endpoint = endpoint
         self.is_silent = False
-        """Whether it was asked and did not answer yet."""
+        """Whether it was probed and did not answer yet."""
         self._stream = stream
         self._watches: dict[int, KeyWatch] = {}
         self._numbers: dict[KeyWatch, int] = {}
@@ -288,7 +288,7 @@ class _WatchStream:
         self._to_write.put_nowait(messages.WatchRequest(progress_request=messages.WatchProgressRequest()))
 
     def close(self) -> None:
-        """All watches of it are broken; who opened them looks, and opens others."""
+        """All its watches are broken; their openers read again, and open others."""
         self._stream.cancel()
         watches, self._watches = self._watches, {}
         self._numbers.clear()
@@ -319,7 +319,7 @@ class _WatchStream:
         if watch is None:
             return
         if told.canceled:
-            # Its revision was compacted, or it is not allowed.
+            # Its revision was compacted, or it is not permitted.
             del self._watches[told.watch_id]
             self._numbers.pop(watch, None)
             watch.on_broken()

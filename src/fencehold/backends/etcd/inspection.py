@@ -1,7 +1,7 @@
 """Inspecting a name, and force-releasing it.
 
-A hold that is taken away leaves a notice where its holder hears of it at once. The notice goes with the holder's
-lease, if it is never read. The tombstone of a name that is kept is taken away with its hold, or after it.
+A hold that is force-released leaves a notice, which its holder watches. The notice ends with the holder's lease,
+if it is never read. The tombstone of a name that is kept is deleted with its hold, or after it.
 """
 
 import time
@@ -27,7 +27,7 @@ _SHOWN_MAX = 1_000
 
 
 class SeenEntry(NamedTuple):
-    """One who has a name or waits for it."""
+    """A holder or a waiter."""
 
     key: bytes
     fence: int
@@ -40,12 +40,12 @@ class SeenEntry(NamedTuple):
 
     @property
     def keeps(self) -> bool:
-        """Whether it is the tombstone of a name that is kept; of one who waits, it is not yet."""
+        """Whether it is the tombstone of a name that is kept; that of a waiter is not yet."""
         return is_tombstone(self.key) and self.lease != client_in(self.key)
 
 
 class SeenQueue(NamedTuple):
-    """Those who stand in a queue, each in their order."""
+    """The entries of a queue, each in their order."""
 
     holding: list[SeenEntry]
     waiting: list[SeenEntry]
@@ -54,10 +54,10 @@ class SeenQueue(NamedTuple):
 
 
 async def standers(cluster: EtcdClient, queue: KeyRange) -> SeenQueue:
-    """Who has a name, who waits for it, and for whom it is kept.
+    """Who holds a name, who waits for it, and for whom it is kept.
 
     Raises:
-        Unavailable: nobody answered.
+        Unavailable: no member answered.
     """
     request = messages.RangeRequest(
         key=queue.start,
@@ -92,7 +92,7 @@ async def break_hold(cluster: EtcdClient, keys: LockKeys, queue: KeyRange, fence
     broken = [each for each in (*holding, *kept) if not fence or each.fence <= fence]
     for each in broken:
         await _break(cluster, keys, each)
-    # Those who wait came after them, and has a fence as high as this or higher.
+    # The waiters came after them, with a fence as high as this or higher.
     return max((each.fence + 1 for each in broken), default=0)
 
 
@@ -108,7 +108,7 @@ async def _break(cluster: EtcdClient, keys: LockKeys, holder: SeenEntry) -> None
 
 
 def _holders_among(limits: list[int]) -> int:
-    """How many of those in a queue have the name."""
+    """How many of a queue hold the name."""
     if not limits:
         return 0
     limit = limits[0]

@@ -1,11 +1,11 @@
 """A queue entry: one ask in one session, from the first request to the grant.
 
 1. *A free name is granted in one step*, and so is the place in the queue of one that is not.
-2. Who waits watches one key, and looks when that changes, or when it cannot be sure to hear of it.
-3. *The first request is not called back.* It may arrive all the same, after whatever would undo it: so who stops
-   waiting lets it end, and then undoes it.
-4. *A least time is kept by a tombstone*, which is on the session's lease while the ask waits, and goes with it.
-   Its own lease is made when the name is granted, before anybody is told so.
+2. A waiter watches one key, and reads the queue when that changes, or when the watch may have missed it.
+3. *The first request is not cancelled.* It could still arrive, after whatever would undo it: so a caller that
+   stops waiting lets it finish, and then undoes it.
+4. *A least time is kept by a tombstone*, which is on the session's lease while the ask waits, and ends with it.
+   Its own lease is made when the name is granted, before the caller gets the grant.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from fencehold.drivers.etcd.transactions import keys_in, newest, transaction
 from fencehold.errors import OutcomeUnknown, PermissionDenied, Unavailable, UsageError
 
 _LOOK_S = 30.0
-"""A watch that is silent for so long is not relied upon."""
+"""After so long without an event the queue is read anyway."""
 _BROKEN_S_MAX = 0.2
-"""Those whose watch broke look again within that time, not all at once."""
+"""Waiters whose watch broke read again within that time, with jitter."""
 
 
 class SessionOver(Exception):
-    """The session ended meanwhile: ask again in another."""
+    """The session ended meanwhile: try again in another."""
 
 
 class EtcdCalls(NamedTuple):
-    """What asks are made by."""
+    """What asks are sent by."""
 
     cluster: EtcdClient
     batches: Batches
@@ -50,13 +50,13 @@ class QueueEntry:
         self.limit = ask.terms.limit
         self.key = queues.entry_key(queue, session.id, ask.token, self.limit)
         self.fence = 0
-        """When its key was made, once that is known."""
+        """The revision at which its key was made, once that is known."""
         self.is_entered = False
         """Whether etcd may know of it."""
         self.keeps = ask.terms.at_least > 0
         """Whether its name is kept for a least time."""
         self.is_kept = False
-        """Whether it is so from now on, whatever becomes of the hold."""
+        """Whether it is kept from now on, whatever becomes of the hold."""
         self.timer: asyncio.TimerHandle | None = None
         """Ends it by itself, once it is a hold with a ttl of its own."""
         self._cluster, self._batches, self._watches = calls
@@ -69,7 +69,7 @@ class QueueEntry:
         return queues.encode_entry(self._stamp, ttl)
 
     async def enter(self, *, waits: bool) -> QueueSight | None:
-        """Ask for the first time; None if it is granted.
+        """Send the first request; None if it is granted.
 
         Raises:
             UsageError: a semaphore is in use with another limit.
@@ -77,7 +77,7 @@ class QueueEntry:
             Unavailable, OutcomeUnknown: as for `acquire`.
         """
         if self.keeps and self.is_entered:
-            # Its key was deleted by hand, and what is left of its tombstone would stand before it.
+            # Its key was deleted by hand, and what is left of its tombstone would be before it in the queue.
             raise self._taken()
         if self.keeps:
             make = queues.enter_keeping if waits else queues.attempt_keeping
@@ -116,7 +116,7 @@ class QueueEntry:
         at_least = self.ask.terms.at_least
         try:
             await self._cluster.grant_lease(lease, ttl_s_of(at_least))
-            # From here on it is not the session that ends it.
+            # From now on it is not the session that ends it.
             request = queues.keep(self.key, self.fence, self.value(at_least), lease)
             is_kept = (await self._cluster.transact(request)).message.succeeded
         except (Unavailable, NoLease) as error:
@@ -125,14 +125,14 @@ class QueueEntry:
             raise self._taken()
 
     async def look(self) -> QueueSight | None:
-        """See where it stands; None if it is granted. Its key may be gone: then `mine` is 0.
+        """Read its place in the queue; None if it is granted. Its key may be gone: then `mine` is 0.
 
         Raises: as `enter`.
         """
         return await (self._look_for_permit() if self.limit else self._decide())
 
     async def wait(self, seen: QueueSight, seconds: float | None) -> bool:
-        """Wait until it is worth looking again; False when the time is over.
+        """Wait until it is worth reading again; False when the time is over.
 
         Raises:
             Over: the session is.
@@ -154,7 +154,7 @@ class QueueEntry:
             self._watch.wake()
 
     async def leave(self) -> None:
-        """Take it out, whatever it has.
+        """Remove it, whatever it has.
 
         Raises:
             Unavailable, OutcomeUnknown: as for `acquire`.
@@ -168,7 +168,7 @@ class QueueEntry:
             await self._cluster.delete(self.key, b"")
 
     async def _find(self, seen: QueueSight) -> QueueSight:
-        """It was sent twice: see when its key was made, and who was before it."""
+        """It was sent twice: read when its key was made, and what was before it."""
         try:
             answer = await self._cluster.read(transaction(then=[newest(self.key, b"", 1)]))
         except Unavailable as error:

@@ -1,21 +1,21 @@
-"""The queue of a name: the keys it is made of, how an ask looks in one, and who is next.
+"""The queue of a name: its keys, what an ask looks like in it, and who is next.
 
 1. A name is one segment, whatever is in it: `%` and `/` are written as in a URL. So the range of a name has the
-   keys of that name, and of no other that begins alike. The last segment says whose it is, which ask, and how many
-   permits: who is next is decided by keys alone.
-2. etcd's revisions are the queue: whose key was made first comes first; its revision is the fence. *A key that was
-   made later never comes before.* So those before an ask only grow fewer, and what was once seen of them, however
-   old the sight, is at most too many.
-3. *A plain lock is held by the first of all.* One transaction says so: its key is still the one that was made, and
-   none in the range was made before it. It is a writing one, which etcd's members agree upon, and not a mere read.
-4. *A permit is held by one with fewer before it than there are permits, and no plain lock among them.* Who saw
-   that makes sure, by a writing transaction, that its own key is still there: by law 2 nothing else can be wrong.
-5. *A key that went with its lease is not there*, so who waited on a lease that is gone has nothing to win with.
+   keys of that name, and of no other with the same prefix. The last segment says which client, which ask, and how
+   many permits: who is next is decided by keys alone.
+2. etcd's revisions are the queue: the key that was made first comes first; its revision is the fence. *A key that
+   was made later never comes before.* So those before an ask only grow fewer, and an earlier read of them, however
+   old, is at most too many.
+3. *A plain lock is held by the first of all.* One transaction decides it: its key is still the one that was made,
+   and none in the range was made before it. It is a write, which etcd's members agree upon, and not a mere read.
+4. *A permit is held by an ask with fewer before it than there are permits, and no plain lock among them.* A client
+   that read this makes sure, by a write, that its own key is still there: by law 2 nothing else can be wrong.
+5. *A key that ended with its lease is not there*, so an ask on a lease that is gone can never be granted.
 6. *A tombstone keeps a name for a least time*: a key beside that of the ask, made at the same revision. So it is
-   before all who come later, and never before its own ask. Once the name is granted it is on a lease of its own,
-   which lasts for the least time.
-7. The value of a key is one line of JSON, to be shown and for nothing else. Its instants are by the asker's time
-   of day, so they are as good as two such clocks agree; nothing is decided by them.
+   before all later asks, and never before its own. Once the name is granted it is on a lease of its own, which
+   lasts for the least time.
+7. The value of a key is one line of JSON, for display only. Its instants are by the client's time of day, so they
+   are as good as two such clocks agree; nothing is decided by them.
 """
 
 import time
@@ -60,12 +60,12 @@ class LockKeys:
         return KeyRange(root + b"/", root + _SLASH_END)
 
     def client(self, client: int) -> KeyRange:
-        """The witness of a client, by which it begins, and its notices."""
+        """The witness of a client, which is the first key, and its notices."""
         root = self._clients + b"%016x" % client
         return KeyRange(root + b"/", root + _SLASH_END)
 
     def notice(self, client: int, token: str) -> bytes:
-        """Where a client is told that a hold was taken away."""
+        """The key that notifies a client that a hold was force-released."""
         return self.client(client).start + token.encode()
 
 
@@ -84,7 +84,7 @@ def is_tombstone(key: bytes) -> bool:
 
 
 def client_in(key: bytes) -> int:
-    """Whose ask it is, by the number of its session's lease; 0 if it is none of ours."""
+    """The client of an ask, by the number of its session's lease; 0 if the key is none of ours."""
     text = key.rpartition(b"/")[2].partition(b".")[0]
     try:
         return int(text, 16)
@@ -93,7 +93,7 @@ def client_in(key: bytes) -> int:
 
 
 def limit_in(key: bytes) -> int:
-    """How many permits the ask counts on; 0 for a plain lock."""
+    """The limit of the ask; 0 for a plain lock."""
     text = key.rpartition(b".")[2]
     return int(text) if text.isdigit() else 0
 
@@ -108,14 +108,14 @@ class EntryRecord(NamedTuple):
     """What is shown of an ask."""
 
     stamp: str
-    """Whose it is, as `seen.stamp` says it."""
+    """The owner, as made by `seen.stamp`."""
     since: float
     """When it was asked for, or granted if it had to wait."""
     ends: float | None = None
     """When it ends by itself."""
 
 
-_NOBODY = EntryRecord("", 0.0)
+_UNKNOWN = EntryRecord("", 0.0)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[str, float, float | None])
 
@@ -127,30 +127,30 @@ def encode_entry(stamp: str, ttl: float | None) -> bytes:
 
 
 def decode_entry(value: bytes) -> EntryRecord:
-    """What a value says; nobody's, if it is none of ours."""
+    """The record in a value; an unknown owner, if it is none of ours."""
     try:
         return EntryRecord(*_decoder.decode(value))
     except msgspec.DecodeError:
-        return _NOBODY
+        return _UNKNOWN
 
 
 class QueueSight(NamedTuple):
     """A queue as one ask saw it."""
 
     mine: int
-    """When the ask's own key was made: its fence; 0 if it is not there."""
+    """The revision of the ask's own key: its fence; 0 if it is not there."""
     before: tuple[bytes, ...]
-    """Those before it, newest first: all, or so many that it must wait."""
+    """The keys before it, newest first: all, or so many that it must wait."""
     revision: int
     """Of etcd, then."""
     first: bytes = b""
-    """Who came first of all, if that was looked at."""
+    """The first key of all, if that was read."""
 
 
 def enter_keeping(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
-    """As `enter`, with a tombstone; where it stands in the queue must be looked for.
+    """As `enter`, with a tombstone; its place in the queue must be read.
 
-    Sent twice, and late, it must not put a tombstone back on the session's lease that has one of its own.
+    Sent twice, and late, it must not move a tombstone from its own lease back to the session's.
     """
     mine = [put(each, value, lease) for each in (key, tombstone(key))]
     return transaction([is_empty(*queue)], mine, [nested(transaction([is_absent(tombstone(key))], mine))])
@@ -162,7 +162,7 @@ def attempt_keeping(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Me
 
 
 def keep(key: bytes, mine: int, value: bytes, lease: int) -> Message:
-    """Have a tombstone last as long as a lease, if it and the key are still those that were made."""
+    """Move a tombstone to a lease, if it and the key are still those that were made."""
     so = [is_created_at(each, mine) for each in (key, tombstone(key))]
     return transaction(so, [put(tombstone(key), value, lease)])
 
@@ -173,19 +173,19 @@ def remove(key: bytes, *, with_tombstone: bool) -> list[Message]:
 
 
 def enter(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
-    """Have the name if nobody else has or wants it, else stand in its queue."""
+    """Take the name if its queue is empty, else join the queue."""
     mine, limit = put(key, value, lease), limit_in(key)
     seen = [newest(*queue, limit + 2), oldest(*queue)] if limit else [newest(*queue, 2)]
     return transaction([is_empty(*queue)], [mine], [mine, *seen])
 
 
 def attempt(queue: KeyRange, key: bytes, value: bytes, lease: int) -> Message:
-    """Have a plain lock if nobody else has or wants it, else nothing."""
+    """Take a plain lock if its queue is empty, else nothing."""
     return transaction([is_empty(*queue)], [put(key, value, lease)])
 
 
 def entered(told: TransactionResult, key: bytes) -> QueueSight:
-    """What came of either. `mine` is 0 where it must be looked for: it was sent twice, and others came."""
+    """The outcome of either. `mine` is 0 where it must be read: it was sent twice, and others came."""
     revision = told.revision
     if told.succeeded:
         return QueueSight(revision, (), revision)
@@ -197,31 +197,31 @@ def entered(told: TransactionResult, key: bytes) -> QueueSight:
 
 
 def decide(queue: KeyRange, key: bytes, mine: int, value: bytes, lease: int) -> Message:
-    """Have a plain lock, if all before it are gone; else see who is there."""
+    """Take a plain lock, if all before it are gone; else read the queue."""
     so = [is_created_at(key, mine), has_none_before(*queue, mine)]
     return transaction(so, [put(key, value, lease)], [newest(key, b"", 1), newest(*queue, 2, before=mine)])
 
 
 def look(queue: KeyRange, key: bytes, mine: int) -> Message:
-    """See who is before a permit."""
+    """Read what is before a permit."""
     limit = limit_in(key) or 1
     return transaction(then=[newest(key, b"", 1), newest(*queue, limit + 1, before=mine)])
 
 
 def looked(answer: Message, mine: int) -> QueueSight:
-    """What `decide` saw, if it did not have it, or `look`."""
+    """What `decide` read, if it was not granted, or `look`."""
     own, before = (keys_in(each) for each in answer.responses)
     is_there = bool(own) and own[0][1] == mine
     return QueueSight(mine if is_there else 0, tuple(key for key, _ in before), answer.header.revision)
 
 
 def touch(key: bytes, mine: int, value: bytes, lease: int) -> Message:
-    """Write into a key, if it is still the one that was made; whatever is in its place is deleted."""
+    """Write to a key, if it is still the one that was made; whatever is in its place is deleted."""
     return transaction([is_created_at(key, mine)], [put(key, value, lease)], [delete(key)])
 
 
 def make_sure(key: bytes, mine: int) -> Message:
-    """See that a key is still the one that was made. It may write, so that etcd's members must agree upon it."""
+    """Check that a key is still the one that was made. It may write, so that etcd's members must agree upon it."""
     return transaction([is_created_at(key, mine)], [], [delete(key)])
 
 
@@ -231,7 +231,7 @@ def is_granted(seen: QueueSight, limit: int) -> bool:
 
 
 def awaited(queue: KeyRange, seen: QueueSight, limit: int) -> WatchedKeys:
-    """What to wait for, where `is_granted` says no."""
+    """What to watch, if `is_granted` is False."""
     latest = seen.before[0]
     if not limit:
         return WatchedKeys(_alone(latest), frozenset(), changes=False)
@@ -240,7 +240,7 @@ def awaited(queue: KeyRange, seen: QueueSight, limit: int) -> WatchedKeys:
             return WatchedKeys(_alone(key), frozenset(), changes=False)
     if len(seen.before) == limit:
         return WatchedKeys(queue, frozenset(seen.before), changes=False)
-    # The one before waits, too: it matters when it is granted, or gives up.
+    # The one before waits, too: it matters when it is granted, or withdrawn.
     return WatchedKeys(_alone(latest), frozenset(), changes=True)
 
 

@@ -1,20 +1,19 @@
 """A client's lease in etcd: one for all that it holds and waits for, kept alive.
 
 1. *Trust counts from when a renewal was sent* that was answered with a time to live.
-2. *An answer is not believed by itself.* A member that led once, and was cut off or paused, may answer a renewal
-   of a lease that is long gone. So a transaction follows, which etcd's members must agree upon: it finds the
-   client's witness there, and was answered by the same member in the same term as the renewal. Then the member
-   that renewed the lease was the leader still after it had done so.
+2. *A reply is not trusted by itself.* A former leader that was cut off or paused may confirm the renewal of a
+   lease that is long gone. So a transaction follows, which etcd's members must agree upon: it finds the client's
+   witness, and was answered by the same member in the same term as the renewal. Then the member that renewed the
+   lease was still the leader after it had done so.
 3. *A session that is over stays over*: its lease was revoked or has expired, or the trust in it ran out. Its lease
-   is revoked then, so that what it had is free as soon as etcd hears of it. A hold is never taken anew; who
-   asks next has another session.
-4. *The end is heard of at once*, by a watch on the witness, which goes with the lease; and so is a hold that an
-   operator takes away, by a notice beside it.
-5. *Each time the lease is renewed, what etcd has of the client is compared with what the client knows of.* A hold
-   whose key is gone is lost: somebody deleted it by hand. (A leader's memory only raises the doubt; a transaction
-   decides.) A key that nobody knows of is deleted when it is found so twice: a request that was held up on its
-   way, and arrived after its ask was withdrawn or its hold released, has put it there. Found once, it may be one
-   that is being deleted as it should be.
+   is revoked then, so that its names are free as soon as etcd receives that. A hold is never taken anew; the next
+   ask uses another session.
+4. *The end is noticed at once*, by a watch on the witness, which ends with the lease; and so is a force-release,
+   by a notice beside it.
+5. *Each time the lease is renewed, its keys in etcd are compared with those the client knows.* A hold whose key is
+   gone is lost: it was deleted by hand. (A leader's memory only raises the doubt; a transaction decides.) An
+   unknown key is deleted when it is found twice: a delayed request, which arrived after its ask was withdrawn or
+   its hold released, has made it. Found once, it may be one that is just being deleted.
 """
 
 import asyncio
@@ -43,13 +42,13 @@ _NOTICES_MAX = 1_000
 
 
 class SessionOwner(Protocol):
-    """Whose session it is."""
+    """The owner of a session."""
 
     def on_over(self, session: "EtcdSession", reason: str) -> None:
-        """It is over, and all that it had is lost."""
+        """It is over, and all its holds are lost."""
 
     def on_taken(self, session: "EtcdSession", token: str) -> None:
-        """A hold was taken away."""
+        """A hold was force-released."""
 
     def on_beat(self, session: "EtcdSession") -> None:
         """It was renewed."""
@@ -80,10 +79,10 @@ class EtcdSession:
         self._timer: asyncio.TimerHandle | None = None
 
     async def open(self, ttl: float, who: str) -> None:
-        """Make it.
+        """Create the lease.
 
         Raises:
-            Unavailable: there is none, or it has nothing and runs out by itself.
+            Unavailable: there is none, or it has no keys and expires by itself.
         """
         sent_at = self._clock()
         ttl_s = await self._cluster.grant_lease(self.id, ttl_s_of(ttl))
@@ -113,7 +112,7 @@ class EtcdSession:
         self._owner.on_over(self, reason)
 
     async def close(self) -> None:
-        """Leave nothing running."""
+        """Stop, without an event."""
         self.ending = self.ending or CLOSED
         self.trust.on_over()
         self._stop()
@@ -149,7 +148,7 @@ class EtcdSession:
                 self._owner.on_beat(self)
 
     async def _renewed(self, ttl: float) -> bool:
-        """Try until it is, or is over."""
+        """Try until it is renewed, or over."""
         while not self.ending:
             if await self._is_renewed(ttl):
                 return True
@@ -174,7 +173,7 @@ class EtcdSession:
     def _make_sure(self) -> Message:
         return queues.make_sure(self._span.start, self._witness)
 
-    # Hearing.
+    # Watching.
 
     async def _hear(self, revision: int) -> None:
         wanted = WatchedKeys(self._span, frozenset(), changes=True)
@@ -189,7 +188,7 @@ class EtcdSession:
             revision = await self._look() or revision
 
     async def _look(self) -> int:
-        """See what there is; returns the revision, or 0 if nobody says."""
+        """Read the witness and the notices; returns the revision, or 0 without an answer."""
         try:
             answer = await self._cluster.read(transaction(then=[newest(*self._span, _NOTICES_MAX)]))
         except FenceholdError:
@@ -202,7 +201,7 @@ class EtcdSession:
         return int(answer.header.revision)
 
     async def _doubt(self) -> None:
-        """A read says that the witness is gone: have the members agree upon it."""
+        """A read shows no witness: have the members agree upon it."""
         try:
             sure = (await self._cluster.transact(self._make_sure())).message
         except FenceholdError:
@@ -232,7 +231,7 @@ class EtcdSessions:
         while (session := self.living) is None:
             if self._making is None:
                 self._making = asyncio.create_task(self._made())
-            # One for all who ask; that one of them stops waiting does not stop it.
+            # One for all callers; that one of them stops waiting does not stop it.
             making = self._making
             await asyncio.wait({making})
             if making.cancelled():
@@ -243,7 +242,7 @@ class EtcdSessions:
         return session
 
     async def close(self) -> EtcdSession | None:
-        """Leave nothing running; returns the session that there was."""
+        """Stop everything; returns the session that there was."""
         if self._making is not None:
             self._making.cancel()
             await asyncio.gather(self._making, return_exceptions=True)
@@ -263,22 +262,22 @@ class EtcdSessions:
 
 
 def _voice(answer: Message) -> tuple[int, int]:
-    """Who said it, and in which term."""
+    """The member that answered, and its term."""
     return answer.header.member_id, answer.header.raft_term
 
 
 class Sweeper:
-    """Of one client."""
+    """Deletes unknown keys of one client."""
 
     def __init__(self, cluster: EtcdClient, root: bytes, is_known: Callable[[bytes], bool]) -> None:
         self._cluster = cluster
         self._root = root
-        """What all keys begin with that asks have."""
+        """The prefix of the keys of all asks."""
         self._is_known = is_known
         self._strays: set[bytes] = set()
 
     async def sweep(self, lease: int, held: Sequence[tuple[bytes, Lease]]) -> list[Lease]:
-        """Delete what nobody knows of; returns the holds that are gone.
+        """Delete unknown keys; returns the holds that are gone.
 
         Raises:
             Unavailable, OutcomeUnknown: nothing is known to be gone.

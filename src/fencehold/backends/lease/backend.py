@@ -1,14 +1,14 @@
 """A backend over a store, where a lease is a record that expires.
 
-1. *Waiting is no polling.* Who waits tries again when the store says that the name may be free, and otherwise only
-   as often as the store needs, with jitter, so that those who wait do not come in waves. A wake-up that was for
-   someone who has stopped waiting is handed on.
+1. *Waiting is no polling.* A waiter tries again when the store notifies it that the name may be free, and
+   otherwise only as often as the store needs, with jitter, so that waiters do not come in waves. A wake-up for a
+   waiter that has stopped waiting is passed on to the next.
 2. *Trust counts from when a request was sent*; from when an earlier one was, if that may be the one that
-   counted. A grant that came so late that it cannot be trusted is released, and is none.
+   counted. A grant that came so late that it cannot be trusted is released, and does not count.
 3. *What was granted is kept alive* (`keeper`): renewed while the client lives, and lost when it is gone.
 4. *An ask that ends without a grant is withdrawn*, whatever ended it; if the store cannot be reached, later.
 5. *A least time is kept by the record*: it was made to last for longer, so a crash leaves it; a release before
-   then does not delete it, but has it run out when the least time is over.
+   then does not delete it, but lets it expire when the least time is over.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ _AT_A_TIME = 64
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """Someone who waits for a name."""
+    """One waiting ask."""
 
     ask: Ask
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     may_be_there: bool = False
     """Whether the store may know of the ask."""
     doubted_at: float | None = None
-    """When the first request was sent whose outcome is unknown, if none has told it since."""
+    """When the first request with an unknown outcome was sent, if none has resolved it since."""
     failing_since: float | None = None
 
 
@@ -61,7 +61,7 @@ class LeaseBackend:
         self._waiting: dict[str, list[_Waiter]] = {}
         self._is_open = False
         self.at_once: ThreadPath | None = None
-        """For stores that any thread may ask: they have an `thread_store`."""
+        """For stores that any thread may call: they have a `thread_store`."""
         store.on_wake = self._on_wake
 
     @property
@@ -91,7 +91,7 @@ class LeaseBackend:
         await self._store.close()
 
     async def _release_all(self, leases: list[Lease]) -> None:
-        """Free all of them, some at a time, for as long as closing may take; the rest run out by themselves."""
+        """Release all of them, some at a time, for as long as closing may take; the rest expire by themselves."""
         gate = asyncio.Semaphore(_AT_A_TIME)
 
         async def free(lease: Lease) -> None:
@@ -104,7 +104,7 @@ class LeaseBackend:
                 await asyncio.gather(*map(free, leases))
 
     async def _free(self, lease: Lease) -> None:
-        """Free a name, or leave it for its least time, whatever there is of the lease."""
+        """Release a name, or leave it for its least time, whatever there is of the lease."""
         if lease.least_s(self._clock()):
             await self.keeper.expire_at_least_time(lease)
         else:
@@ -154,7 +154,7 @@ class LeaseBackend:
             waiter.may_be_there = was_there
             return self._tolerate(waiter, error, sent_at)
         except OutcomeUnknown as error:
-            # The same ask again tells what became of it; but its time may have begun to run now.
+            # Repeating the same ask resolves it; but its ttl may have begun to run now.
             waiter.doubted_at = waiter.doubted_at or sent_at
             return self._tolerate(waiter, error, sent_at)
         asked_at = waiter.doubted_at or sent_at
@@ -165,7 +165,7 @@ class LeaseBackend:
         return self._granted(ask, outcome, ttl, asked_at) or Busy(0.0)
 
     def _tolerate(self, waiter: _Waiter, error: FenceholdError, sent_at: float) -> Busy:
-        """A store that fails is tried again for a while by those who wait, or whose outcome is unknown."""
+        """A store that fails is tried again for a while if the ask waits, or its outcome is unknown."""
         if isinstance(error, Unavailable) and not waiter.may_be_there:
             raise error
         waiter.failing_since = waiter.failing_since or sent_at
@@ -176,14 +176,14 @@ class LeaseBackend:
         return Busy(_RETRY_S)
 
     def _granted(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
-        """The lease, unless it came so late that it is worth nothing."""
+        """The lease, unless it came too late to be trusted."""
         lease = self.keeper.leased(ask, taken, ttl, sent_at)
         if lease is not None:
             self.adopt(lease)
         return lease
 
     def adopt(self, lease: Lease) -> None:
-        """Look after a lease from now on; give it back, if the client was closed meanwhile."""
+        """Keep a lease from now on; release it, if the client was closed meanwhile."""
         if self._is_open:
             self.keeper.take(lease)
         else:
@@ -191,7 +191,7 @@ class LeaseBackend:
             self.withdraw_later(lease.ask, lease.ttl)
 
     def is_awaited(self, name: str) -> bool:
-        """Whether anybody here waits for a name."""
+        """Whether this client waits for a name."""
         return name in self._waiting
 
     def wake(self, name: str) -> None:
@@ -211,7 +211,7 @@ class LeaseBackend:
             waiters[0].woken.set()
 
     async def _wake_waiters(self) -> None:
-        """Have those who wait hear that the client is closed, and withdraw what they asked for."""
+        """Wake up all waiters: they see that the client is closed, and withdraw their asks."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_S):
                 while self._waiting:
@@ -230,17 +230,17 @@ class LeaseBackend:
         """Have an ask withdrawn, as soon as that can be done."""
 
         async def withdraw() -> None:
-            # Refused for good: then it has nothing, or keeps it until it expires. To ask again would not help.
+            # Refused for good: then it has nothing, or keeps it until it expires. A retry would not help.
             with suppress(UsageError, PermissionDenied):
                 await self._store.withdraw(ask)
 
         self._background.do(withdraw, ttl)
 
     def drop(self, ask: Ask, ttl: float) -> None:
-        """Have an ask withdrawn that nobody waits for any more; it may have been granted."""
+        """Have an ask withdrawn whose caller stopped waiting; it may have been granted."""
         for lease in self.keeper.leases:
             if lease.ask.token == ask.token:
-                self.keeper.leases.lose(lease, "nobody waited for it any more")
+                self.keeper.leases.lose(lease, "its caller stopped waiting for it")
         self.withdraw_later(ask, ttl)
 
     # Holding.

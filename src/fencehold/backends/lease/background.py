@@ -1,9 +1,9 @@
-"""Background retries: what is still to be done after everybody has stopped waiting for it.
+"""Background retries: what is still to be done after its caller has stopped waiting.
 
-1. A withdrawal is tried again, with back-off, until it is done or its time is over: what it is for has expired
+1. A withdrawal is retried, with back-off, until it is done or its time is over: what it would withdraw has expired
    then.
-2. There are only so many. Beyond that, what should be withdrawn expires by itself, too.
-3. When the client is closed, they get a moment to end, and no more.
+2. Their number is bounded. Beyond that, what should be withdrawn expires by itself, too.
+3. When the client is closed, they get a moment to finish, and no more.
 """
 
 import asyncio
@@ -19,20 +19,20 @@ _CLOSING_S = 2.0
 
 
 class BackgroundRetries:
-    """Those of one backend."""
+    """The background retries of one backend."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def do(self, work: Callable[[], Awaitable[object]], seconds: float) -> None:
-        """Have it done, for so long at most."""
+        """Have it done; retry for so long at most."""
         if len(self._tasks) < _TASKS_MAX:
             task = asyncio.create_task(_until_done(work, seconds))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def end(self) -> None:
-        """Let them end."""
+        """Let them finish."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING_S)
         for task in tuple(self._tasks):

@@ -1,4 +1,4 @@
-"""What is seen of a name on a backend, in the words of `explain`."""
+"""The state of a name on a backend, as `explain` shows it."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -9,27 +9,27 @@ from fencehold.locks.views import Explanation, Holder, Kept, Party, Waiting, par
 
 
 class SeenHolder(NamedTuple):
-    """What a record says: who holds a name; and for whom it is kept for a least time, if it is."""
+    """A record: the holder of a name; and for whom it is kept for a least time, if it is."""
 
     holder: Holder
     kept: Kept | None
 
 
 def stamp(who: str, owner: str, meta: str, at_least: float = 0.0) -> str:
-    """What a backend keeps beside a lease, so that others can see whose it is: one line of JSON."""
+    """What a backend stores with a lease, so that others can see its owner: one line of JSON."""
     said: list[object] = [who, owner, meta]
     return json.dumps([*said, at_least] if at_least else said, separators=(",", ":"))
 
 
 def stamp_of(who: str, ask: Ask) -> str:
-    """The stamp of an ask by a client that calls itself so."""
+    """The stamp of an ask by a client with this metadata."""
     return stamp(who, ask.owner, ask.terms.meta, ask.terms.at_least)
 
 
 def holder(
     stamped: str, *, fence: int, mode: str, limit: int, held_for: float | None, left: float | None
 ) -> SeenHolder:
-    """A holder, of whom a backend keeps what `stamp` made; somebody unknown, if it is something else.
+    """A holder, from what `stamp` made; an unknown one, if it is something else.
 
     `held_for` is None if the backend does not know since when.
     """
@@ -41,13 +41,13 @@ def holder(
 
 
 def waiting(place: int, stamped: str, *, mode: str, name: str, waited_for: float, left: float | None) -> Waiting:
-    """Somebody in a queue."""
+    """A waiter in a queue."""
     whose, _, _ = _read(stamped)
     return Waiting(place, whose, mode, (name,), waited_for, left, _since(waited_for), waited_for)
 
 
 def explanation(name: str, held: list[SeenHolder], queue: list[Waiting] | None = None) -> Explanation:
-    """All of a name."""
+    """The explanation of a name."""
     kept = next((each.kept for each in held if each.kept is not None), None)
     return Explanation(name, tuple(each.holder for each in held), tuple(queue or ()), 0.0, kept)
 
@@ -58,7 +58,7 @@ def _since(age: float | None) -> datetime | None:
 
 
 def _read(stamped: str) -> tuple[Party, Any, float]:
-    """Whose a stamp is, the metadata, and the least time in seconds."""
+    """The party of a stamp, the metadata, and the least time in seconds."""
     said = _json(stamped)
     if not (isinstance(said, list) and len(said) in (3, 4)):
         return party(0, "", None), None, 0.0

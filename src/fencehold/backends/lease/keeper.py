@@ -1,16 +1,16 @@
-"""The leases a client has on a backend: renewed while it lives, extended when it asks, lost when they are gone.
+"""The leases of a client on a backend: renewed while it lives, extended on request, lost when they are gone.
 
 1. *A lease that is kept alive is renewed when a third of its ttl has passed*, many at once. A renewal that fails
-   is tried again until the trust is over; a lease that is not there any more is lost at once, and never taken
-   anew.
+   is retried until the trust is over; a lease that is no longer there is lost at once, and never taken anew.
 2. *One at a time.* No extension overtakes a renewal, or the later of them might not be the one that counts. After
-   a renewal whose outcome is unknown, which may come about yet, nothing is trusted for longer than it would give.
-3. *A lease is lost when its trust is over*, also if nobody looks and the backend hangs: a timer sees to it.
-4. A lease that was lost or released is not found here any more.
-5. A lease that was granted to another thread is looked after from the next heartbeat on. Timers are the loop's:
-   other threads add leases and remove them, but cancel nothing.
-6. *No record ends before its least time*, however short the lease is to be: it stays, and nobody trusts it.
-7. A child process inherits no lease: all of its parent's are lost there, and nobody is told.
+   a renewal whose outcome is unknown, which may still take effect, nothing is trusted for longer than it would
+   give.
+3. *A lease is lost when its trust is over*, even if no code checks it and the backend hangs: by a timer.
+4. A lease that was lost or released is no longer found here.
+5. A lease that was granted to another thread is kept from the next heartbeat on. Timers are the loop's: other
+   threads add leases and remove them, but cancel nothing.
+6. *No record ends before its least time*, however short the lease is: the record stays, and is not trusted.
+7. A child process inherits no lease: all of its parent's are lost there, without a notification.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from fencehold.locks.trust import Trust, margin
 _LOG = logging.getLogger("fencehold")
 _BEATS_PER_TTL = 12
 _LEAST_S = 0.001
-"""The shortest that a record lasts."""
+"""The shortest ttl of a record."""
 _EARLY_S = 0.001
-"""A timer that fires that much too early has fired in time."""
+"""A timer that fires so much too early counts as on time."""
 _ABSENT = object()
 
 
@@ -49,7 +49,7 @@ class LeaseKeeper:
         self._arming: asyncio.TimerHandle | None = None
 
     def leased(self, ask: Ask, taken: Taken, ttl: float, sent_at: float) -> Lease | None:
-        """The lease that was asked for then; None if it came so late that it is worth nothing."""
+        """The lease that was requested then; None if it came too late to be trusted."""
         trust = Trust(ttl, ttl)
         trust.attached = True
         trust.end = sent_at + (ttl - margin(ttl) if taken.validity is None else taken.validity)
@@ -62,7 +62,7 @@ class LeaseKeeper:
         return lease
 
     def take(self, lease: Lease) -> None:
-        """Look after a lease from now on."""
+        """Keep a lease from now on."""
         if not lease.ending:
             self.leases.add(lease)
         if lease.is_kept and self._heartbeat is None:
@@ -70,18 +70,18 @@ class LeaseKeeper:
             self._arm()
 
     def adopt(self, lease: Lease) -> bool:
-        """Look after a lease that was granted to another thread; says whether that will do with no turn of the
-        loop, or it is to be taken there, too."""
+        """Keep a lease that was granted to another thread; returns whether this is enough, or the loop has to call
+        `take`, too."""
         self.leases.adopt(lease)
         return lease.is_kept and self._heartbeat is not None
 
     def remove(self, lease: Lease) -> None:
-        """Look after it no longer: it is being released."""
+        """Keep it no longer: it is being released."""
         self.leases.remove(lease)
         lease.ending = "released"
 
     def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
-        """As `remove`, by another thread; returns what the loop is to cancel."""
+        """As `remove`, by another thread; returns the timer that the loop has to cancel."""
         timer = self.leases.detach(lease)
         lease.ending = "released"
         return timer
@@ -96,7 +96,7 @@ class LeaseKeeper:
             await self._extend(lease, asked_s, is_kept=ttl is None)
 
     async def expire_at_least_time(self, lease: Lease) -> bool:
-        """Let a lease that is over run out when its least time is; says whether it was there.
+        """Let a lease that is over expire when its least time is; returns whether it was there.
 
         Raises: as `LeaseStore.renew`.
         """
@@ -105,7 +105,7 @@ class LeaseKeeper:
         return was_there
 
     async def stop(self) -> list[Lease]:
-        """Keep nothing alive any more; returns what there was."""
+        """Keep nothing alive any more; returns the leases that there were."""
         if self._heartbeat is not None:
             self._heartbeat.cancel()
             await asyncio.gather(self._heartbeat, return_exceptions=True)
@@ -118,11 +118,11 @@ class LeaseKeeper:
 
     async def _extend(self, lease: Lease, asked_s: float, *, is_kept: bool) -> None:
         if lease.ending:
-            # Lost, or released, while something else was under way.
+            # Lost, or released, while waiting for its turn.
             raise lease.why()
         sent_at, before, was_kept = self.clock(), lease.trust.end, lease.is_kept
         end = sent_at + _trusted_s(lease, asked_s)
-        # It may be less from the moment this is sent, and must not be trusted for longer.
+        # It may end earlier from the moment this is sent, and must not be trusted for longer.
         lease.is_kept, lease.trust.end = False, min(before, end)
         try:
             (was_there,) = await self._store.renew([lease], max(asked_s, lease.least_s(sent_at)))
@@ -140,7 +140,7 @@ class LeaseKeeper:
         self.leases.moved(lease)
 
     def _arm(self) -> None:
-        """By a timer of its own: a store that hangs holds up the beat, but no loss."""
+        """By a timer of its own: a store that hangs delays the heartbeat, but no loss."""
         self.leases.arm(self.clock() + self._ttl / 2)
         self._arming = asyncio.get_running_loop().call_later(self._ttl / _BEATS_PER_TTL, self._arm)
 
@@ -166,7 +166,7 @@ class LeaseKeeper:
             return
         except Exception as error:
             if not isinstance(error, FenceholdError | TimeoutError):
-                # Our own mistake, or a driver's: the others are to be renewed all the same, and it is to be seen.
+                # Our own bug, or a driver's: the others must still be renewed, and the bug must be visible.
                 _LOG.exception("a renewal failed by a bug")
             for lease in due:
                 lease.doubted_s = min(lease.doubted_s, ttl)
@@ -179,20 +179,20 @@ class LeaseKeeper:
         if not is_there:
             self.leases.lose(lease, GONE)
         elif lease.safe_for(self.clock()) <= 0:
-            # Somebody may have seen that it cannot be trusted any more: what was lost stays lost.
+            # The application may have seen that it was no longer trusted: what was lost stays lost.
             self.leases.lose(lease, UNRENEWED)
         else:
             lease.trust.end = max(lease.trust.end, end)
 
 
 def _trusted_s(lease: Lease, seconds: float) -> float:
-    """For how long a lease is trusted that was told to last so long."""
+    """For how long a lease with this ttl is trusted."""
     lasting_s = min(seconds, lease.doubted_s)
     return lasting_s - margin(lasting_s)
 
 
 class LeaseSet:
-    """All of one backend on one loop."""
+    """All leases of one backend on one loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -212,34 +212,34 @@ class LeaseSet:
         self._timers[lease] = self._loop.call_later(lease.safe_for(self._clock()), self._look, lease)
 
     def adopt(self, lease: Lease) -> None:
-        """It was granted to another thread, which may say so itself. Its timer is set by `arm`, in time."""
+        """It was granted to another thread, which may call this itself. Its timer is set by `arm`, in time."""
         self._timers[lease] = None
 
     def arm(self, before: float) -> None:
-        """Set the timers of those whose trust may be over before that time, and who have none."""
+        """Set the timers of leases without one whose trust may be over before that time."""
         for lease in self:
             if lease.trust.end < before and self._timers.get(lease, _ABSENT) is None:
                 self.add(lease)
 
     def remove(self, lease: Lease) -> bool:
-        """It is being released; says whether it was there."""
+        """It is being released; returns whether it was there."""
         timer = self._timers.pop(lease, _ABSENT)
         _cancel(timer)
         return timer is not _ABSENT
 
     def detach(self, lease: Lease) -> asyncio.TimerHandle | None:
-        """It is being released by another thread, which may say so itself; returns what the loop is to cancel."""
+        """It is being released by another thread, which may call this itself; returns the timer to cancel."""
         return self._timers.pop(lease, None)
 
     def on_forked(self) -> None:
         """In a child: nothing here is its own."""
         for lease in self:
-            # Those who are to be told of losses live in the parent.
+            # The callbacks belong to the parent.
             lease.on_lost = None
             lease.lose("it is the parent's: a child process inherits no hold")
 
     def moved(self, lease: Lease) -> None:
-        """Its end was moved, perhaps closer: look again then."""
+        """Its end was moved, perhaps closer: check again then."""
         if self.remove(lease):
             self.add(lease)
 
@@ -249,7 +249,7 @@ class LeaseSet:
         lease.lose(reason)
 
     def lose_all(self, reason: str) -> None:
-        """All are gone, with the session they lived with."""
+        """All are gone, with their session."""
         for lease in self:
             self.lose(lease, reason)
 
@@ -262,7 +262,7 @@ class LeaseSet:
 
 
 def _cancel(timer: object) -> None:
-    # Not by its class: the timers of other loops than asyncio's own have another.
+    # Not checked by its class: the timers of other loops than asyncio's own have another.
     if timer is not None and timer is not _ABSENT:
         cast(asyncio.TimerHandle, timer).cancel()
 

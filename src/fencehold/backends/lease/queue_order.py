@@ -1,8 +1,8 @@
 """Whose turn it is, for stores that keep holders and a queue as rows: one rule for locks and semaphores.
 
-1. Who is not in the queue stands behind all who are. Nobody overtakes.
-2. A lock is had alone. Permits of one limit are had together, as many as it says; a lock and a permit never are.
-3. A semaphore has one limit for as long as anybody has a permit of it, or waits for one.
+1. An ask that is not in the queue is behind all that are. No ask overtakes.
+2. A lock is held alone. Permits of one limit are held together, as many as it says; a lock and a permit never are.
+3. A semaphore has one limit for as long as there is a holder or a waiter of it.
 """
 
 from typing import NamedTuple
@@ -10,26 +10,26 @@ from typing import NamedTuple
 from fencehold.errors import UsageError
 
 RETRY_S = 0.005
-"""How soon who stands first looks again, where nobody tells. Those behind look later, each by as much."""
+"""How soon the first waiter polls again, without notifications. Those behind poll later, each by as much."""
 RETRY_S_MAX = 0.5
 _RETRY_S_PATIENT = 0.05
 ALIVE_S = 5.0
-"""A place in the queue is lost by who did not look for so long: nobody waits for one who is gone."""
+"""A waiter that did not poll for so long loses its place: others must not wait for one that is gone."""
 
 
 class QueueStanding(NamedTuple):
-    """How many stand before an ask, counted without itself."""
+    """How many are before an ask, not counting itself."""
 
     holders: int = 0
     locks_held: int = 0
-    """How many of the holders have it as a lock, and not a permit."""
+    """How many of the holders hold a lock, and not a permit."""
     ahead: int = 0
     locks_ahead: int = 0
     other_limit: int = 0
-    """The limit of those who have or want permits, if it is another one than the ask's; else 0."""
+    """The limit of other holders or waiters of permits, if it differs from the ask's; else 0."""
 
     def is_turn(self, limit: int) -> bool:
-        """Whether an ask may have the name now; `limit` is 0 for a lock."""
+        """Whether an ask may be granted now; `limit` is 0 for a lock."""
         if not limit:
             return not self.holders and not self.ahead
         return not self.locks_held and not self.locks_ahead and self.holders + self.ahead < limit
@@ -45,5 +45,5 @@ class QueueStanding(NamedTuple):
 
 
 def retry_after(ahead: int, waited_s: float = 0.0) -> float:
-    """Seconds after which to look again, with so many ahead: less often, after a long wait already."""
+    """Seconds after which to poll again, with so many ahead: less often after a long wait."""
     return max(min(RETRY_S * (ahead + 1), RETRY_S_MAX), min(waited_s / 100, _RETRY_S_PATIENT))

@@ -1,6 +1,6 @@
 """The port of stores: where a lease is a record with an owner and an expiry, changed by one atomic step each.
 
-What is the same for all of them, `backend` does once: waiting, keeping alive, trust, withdrawal.
+`backend` does once what is the same for all of them: waiting, keeping alive, trust, withdrawal.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,18 +17,18 @@ class Taken(NamedTuple):
     fence: int = 0
     """0 where there are none."""
     validity: float | None = None
-    """Seconds for which it can be trusted from when it was asked for, if that is less than the ttl."""
+    """Seconds for which it can be trusted from when it was requested, if that is less than the ttl."""
 
 
 class Busy(NamedTuple):
     """The name is another's, or others wait before this ask."""
 
     retry_after: float | None = None
-    """Seconds after which to try again at the latest, if nothing is heard before; None: exponential back-off."""
+    """Seconds after which to try again at the latest, without a wake-up before; None: exponential back-off."""
 
 
 class ThreadStore(Protocol):
-    """A store, as far as it can be asked by any thread, each on a connection of its own. Every call is bounded."""
+    """A store, as far as any thread can call it, each on a connection of its own. Every call is bounded."""
 
     def take(self, ask: Ask, ttl: float) -> Taken | Busy:
         """As `LeaseStore.take` does for an ask that does not wait.
@@ -57,27 +57,27 @@ class LeaseStore(Protocol):
 
     @property
     def thread_store(self) -> ThreadStore | None:
-        """For threads that ask by themselves; None where the loop has to be asked."""
+        """For threads that send requests themselves; None where requests must go through the loop."""
 
     async def open(self) -> None:
         """Raises: as `Backend.open`."""
 
     async def take(self, ask: Ask, ttl: float, *, waits: bool) -> Taken | Busy:
         """In one step: grant the name for `ttl` seconds, if it is free or its lease has expired; else, where the
-        store keeps a queue and the ask `waits`, put it there, in the order of the first asking.
+        store keeps a queue and the ask `waits`, put it there, in the order of the first requests.
 
-        An ask that has the name already is granted again, with the same fence and from now on.
+        An ask that holds the name already is granted again, with the same fence and from now on.
 
         Raises:
             Unavailable, PermissionDenied: nothing changed.
-            OutcomeUnknown: it may have been granted, or may stand in the queue.
+            OutcomeUnknown: it may have been granted, or may be in the queue.
             UsageError: a semaphore is in use with another limit.
         """
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> Sequence[bool]:
-        """Let leases last `ttl` seconds from now; each says whether it was still there.
+        """Let leases last `ttl` seconds from now; returns for each whether it was still there.
 
-        Never takes a name anew: a lease that has expired is gone, also if nobody has it since.
+        Never takes a name anew: a lease that has expired is gone, even if the name is still free.
 
         Raises:
             Unavailable: none was renewed.
@@ -85,14 +85,14 @@ class LeaseStore(Protocol):
         """
 
     async def release(self, lease: Lease) -> bool:
-        """Free a name, if the lease still has it, and tell who is next; says whether it had.
+        """Release a name, if the lease still holds it, and notify the next; returns whether it did.
 
         Raises:
             Unavailable, OutcomeUnknown: as above.
         """
 
     async def withdraw(self, ask: Ask) -> None:
-        """Remove all that an ask has: its place in the queue, or the name. Done twice it does nothing more.
+        """Remove all that an ask has: its place in the queue, or the name. Idempotent.
 
         Raises:
             Unavailable, OutcomeUnknown: as above.

@@ -1,12 +1,12 @@
-"""The thread path: how a thread of a blocking client asks a store by itself.
+"""The thread path: how a thread of a blocking client calls a store by itself.
 
-To hand every acquire to the thread of the event loop costs two changes of threads, more than a quick store takes
-to answer. So a thread tries first by itself, on a connection of its own, and hands over only what has to wait:
+To hand every acquire to the thread of the event loop costs two thread switches, more than a quick store takes to
+answer. So a thread tries first by itself, on a connection of its own, and hands over only what has to wait:
 
-1. Only a grant, or that the name is another's, is known so. Anything else is for the loop to find out: what may
-   have been granted is withdrawn first, and then it is asked for anew.
-2. A thread that is interrupted leaves nothing behind: its connection is closed, and what it asked for withdrawn.
-3. A lease that was granted so is kept alive, and lost, on the loop, as every other is.
+1. Only a grant, or that the name is held by another, is decided so. Anything else is left to the loop: what may
+   have been granted is withdrawn first, and then requested anew.
+2. A thread that is interrupted leaves nothing behind: its connection is closed, and its ask withdrawn.
+3. A lease that was granted so is kept alive, and lost, on the loop, like any other.
 4. What is granted to a thread while the client is being closed, that thread releases.
 """
 
@@ -35,7 +35,7 @@ _WITHDRAWAL_S = 2.0
 
 
 class ThreadPath:
-    """The short way to one store."""
+    """Calls one store from any thread."""
 
     def __init__(self, backend: "LeaseBackend", thread_store: ThreadStore, ttl: float) -> None:
         self._backend = backend
@@ -45,18 +45,18 @@ class ThreadPath:
         self._is_closed = False
 
     def acquire(self, terms: Terms, who: Who) -> Answer:
-        """Try to have a name now."""
+        """Try to acquire a name now."""
         ask = Ask(terms, secrets.token_hex(16), name_of(who))
         ttl = terms.ttl or self._ttl
         try:
             return self._acquire(ask, ttl)
         except BaseException:
-            # An interrupt, wherever it came: there may be a lease that nobody knows of.
+            # An interrupt, wherever it came: there may be a lease without a holder.
             self._later(self._backend.drop, ask, ttl)
             raise
 
     def release(self, grant: Grant) -> bool:
-        """Give a grant back now; False if that has to be done on the loop.
+        """Release a grant now; False if that has to be done on the loop.
 
         Raises:
             HoldLost: it was not there any more.
@@ -110,7 +110,7 @@ class ThreadPath:
         if not keeper.adopt(lease):
             self._later(self._backend.adopt, lease)
         if self._is_closed:
-            # After it was noted: either it is seen here, or the lease is seen by who closes.
+            # After it was added: either the close is seen here, or the lease is seen by the close.
             return self._too_late(lease)
         return Answer(lease, is_known=True)
 
@@ -126,7 +126,7 @@ class ThreadPath:
             self._later(timer.cancel)
 
     def _on_not_given(self, lease: Lease, error: FenceholdError) -> None:
-        """It is for the loop to give it back; it is kept no longer, and not trusted if it may be free."""
+        """The loop has to release it; it is kept no longer, and not trusted if it may be free."""
         lease.is_kept = False
         if isinstance(error, OutcomeUnknown):
             lease.may_be_free, lease.trust.end = True, NEVER
@@ -138,12 +138,12 @@ class ThreadPath:
             self._loop.call_soon_threadsafe(call, *args)  # type: ignore[arg-type]
 
     def _withdraw_now(self, ask: Ask, ttl: float) -> None:
-        """Wait until it is withdrawn, if that is quick: who asks anew must not find itself in the way."""
+        """Wait until it is withdrawn, if that is quick: the next ask of this thread must not wait for itself."""
         withdrawal = self._backend.withdraw(ask)
         try:
             done: Future[None] = asyncio.run_coroutine_threadsafe(withdrawal, self._loop)
         except RuntimeError:
-            # The loop is closed: it runs out by itself.
+            # The loop is closed: it expires by itself.
             withdrawal.close()
             return
         try:

@@ -1,8 +1,8 @@
-"""Asks on their way: those that have to wait travel together, in one transaction with one sync.
+"""Batches of asks: those that have to wait are sent together, in one transaction with one sync.
 
-1. An ask is sent at once if not too many are on their way. Else those that come are gathered.
+1. An ask is sent at once if not too many are in flight. Else those that come are gathered.
 2. An ask that could not be sent within its bound never is: certainly nothing happened.
-3. What was sent is answered, whether or not anybody waits for it.
+3. What was sent is answered, whether or not its caller waits for it.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ _AT_ONCE_MAX = 2
 
 
 class AskOutcome(NamedTuple):
-    """What became of an ask."""
+    """The outcome of an ask."""
 
     fence: int
     """0 if it was not granted."""
     ahead: int
     other_limit: int
-    """Of those who have or want permits, if it is another one than the ask's."""
+    """Of other holders or waiters of permits, if it differs from the ask's."""
 
 
 class _Unsent(NamedTuple):
@@ -54,7 +54,7 @@ class AskBatches:
             OutcomeUnknown: it may have, or may yet.
         """
         answered: asyncio.Future[AskOutcome] = self._loop.create_future()
-        # Retrieved here: who waits for it gets it anyway, and if nobody does, asyncio must not complain.
+        # Retrieved here: without a waiting caller, asyncio must not complain about an unretrieved exception.
         answered.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._waiting.append(_Unsent(wanted, answered, self._loop.time() + self._bound_s))
         self._send()

@@ -1,10 +1,10 @@
-"""The places that one client's asks have in queues: one look for all of them, however many wait.
+"""The places of one client's asks in queues: one poll for all of them, however many wait.
 
-1. Of several asks for one name only the first is looked after: the others cannot be before it. It is told when
-   nobody is ahead of it any more, and when its place is gone.
-2. Places are kept by one step for all, before the server takes those who wait for gone.
-3. Looking takes a fifth of a connection's time at the most. If it fails it is tried again, and meanwhile each ask
-   finds out for itself, every few seconds.
+1. Of several asks for one name only the first is polled for: the others cannot be before it. It is woken up when
+   none is ahead of it any more, and when its place is gone.
+2. Places are kept alive by one step for all, before the server considers the waiters gone.
+3. Polling takes at most a fifth of a connection's time. If it fails it is retried, and meanwhile each ask polls
+   for itself, every few seconds.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from fencehold.drivers.mysql.pool import MysqlPool
 from fencehold.errors import FenceholdError
 
 FALLBACK_S = 3.0
-"""How often an ask finds out for itself."""
+"""How often an ask polls for itself."""
 _PACE_S = 0.01
 _PACE_S_PATIENT = 0.05
 _PACE_S_MAX = 0.5
@@ -41,7 +41,7 @@ class QueueWatch:
         self._watching: asyncio.Task[None] | None = None
 
     def add(self, wanted: WantedLease) -> None:
-        """An ask was told to wait, just now."""
+        """An ask has just been queued."""
         if wanted.token not in self._asked_at:
             self._moved_at = self._loop.time()
         self._names.setdefault(wanted.name, {})[wanted.token] = wanted
@@ -60,19 +60,19 @@ class QueueWatch:
                 del self._names[name]
 
     def call(self, name: str, token: str) -> None:
-        """It may be an ask's turn; if it is one of this client's, it is told."""
+        """It may be an ask's turn; if it is one of this client's, it is woken up."""
         if token in self._asked_at:
             self._called.add(token)
             self._moved_at = self._loop.time()
             self._on_turn(name, token)
 
     def waits(self, token: str) -> bool:
-        """Whether there is nothing new for an ask."""
+        """Whether there is no news for an ask."""
         asked_at = self._asked_at.get(token)
         return asked_at is not None and token not in self._called and self._loop.time() - asked_at < FALLBACK_S / 2
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop polling."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -86,7 +86,7 @@ class QueueWatch:
             begun = self._loop.time()
             try:
                 await self._look()
-                # Less often after a long wait already; at once again when something moves.
+                # Less often after a long wait; at once again when something moves.
                 quiet_s = min((begun - self._moved_at) / 100, _PACE_S_PATIENT)
                 pause_s = min(max(_PACE_S, quiet_s, _REST * (self._loop.time() - begun)), _PACE_S_MAX)
             except FenceholdError:

@@ -1,14 +1,14 @@
-"""The steps, as SQL that MySQL 8 and MariaDB take alike. Each is sent in one piece and needs no further word.
+"""The steps, as SQL that both MySQL 8 and MariaDB accept. Each is sent in one piece and needs nothing more.
 
 1. A step is one transaction, and is sent whole, up to its COMMIT: a client that stops in the middle of it cannot
    keep a lock that others wait for.
 2. Names are spread over some counters. A step that grants locks the counter of its name first, so grants on a
    name come one after the other; and draws its fence from it, so fences of a name only grow. Deleting leases does
    not touch it. A new counter begins at the time of day in microseconds: tables that were lost do not set it back.
-3. What has expired is deleted *before* it is counted who is there. A renewal that comes at the same moment either
-   is seen, or finds its lease gone.
-4. An ask that may yet arrive, though nobody waits for it any more, finds a *tombstone* where its place in the
-   queue would be, and is not granted. A tombstone is a place behind everybody: it is in nobody's way.
+3. What has expired is deleted *before* holders and waiters are counted. A renewal that comes at the same moment
+   either is seen, or finds its lease gone.
+4. An ask that may still arrive, though its caller no longer waits, finds a *tombstone* where its place in the
+   queue would be, and is not granted. A tombstone is a place behind all others: it blocks no ask.
 5. Times are the server's, in microseconds of UTC. The time of a step is that at which it began to wait for locks:
    too early, if anything, which ends a lease of its own earlier and those of others later.
 6. Values are numbers, or bytes written in hexadecimal: there is nothing to escape.
@@ -60,15 +60,15 @@ class WantedLease(NamedTuple):
     name: str
     token: str
     permits: int
-    """How many may have it at once; 0 for a lock."""
+    """How many may hold it at once; 0 for a lock."""
     ttl: float
     stamp: str
     waits: bool
 
 
 def take(asks: Sequence[WantedLease]) -> str:
-    """Grant names, or have asks stand in the queue. Each gives one row: the fence or 0, how many are ahead, and
-    another limit, with commas between."""
+    """Grant names, or put asks into the queue. Each gives one row: the fence or 0, how many are ahead, and another
+    limit, separated by commas."""
     steps = [step for wanted in asks for step in _take(wanted)]
     return ";\n".join(["START TRANSACTION", *steps, "COMMIT"])
 
@@ -139,13 +139,13 @@ def renew(tokens: Iterable[str], ttl: float) -> str:
 
 
 def release(name: str, token: str, *, is_doubted: bool = False) -> str:
-    """Free a name. Its first answer says whether it was had, its last who is next."""
+    """Release a name. Its first answer says whether it was held, its last who is next."""
     free = f"DELETE FROM fencehold_holds WHERE token = {_bytes(token)} AND expires > {_NOW}"
     return ";\n".join([free, *(_with_tombstone(name, token) if is_doubted else ()), _next(name)])
 
 
 def withdraw(name: str, token: str, *, is_doubted: bool = False) -> str:
-    """Take out all that an ask has. Its last answer says who is next."""
+    """Remove all that an ask has. Its last answer says who is next."""
     if is_doubted:
         return ";\n".join([*_with_tombstone(name, token), _next(name)])
     mine = f"WHERE token = {_bytes(token)}"
@@ -166,7 +166,7 @@ def _with_tombstone(name: str, token: str) -> list[str]:
 
 
 def break_hold(name: str, fence: int) -> str:
-    """Take a name away. The last answers: a fence above that of all who had it, or 0; and who is next."""
+    """Force-release a name. The last answers: a fence above that of all holders, or 0; and who is next."""
     up_to = f" AND fence <= {fence}" if fence else ""
     return ";\n".join(
         [
@@ -183,7 +183,7 @@ def break_hold(name: str, fence: int) -> str:
 
 
 def look(name: str) -> str:
-    """Who has a name, and who waits: stamp, permits, fence, since when and how long yet, in microseconds."""
+    """Holders and waiters of a name: stamp, permits, fence, since when and how long still, in microseconds."""
     where = f"name = {_bytes(name)}"
     return (
         f"SELECT stamp, permits, fence, {_NOW} - since, expires - {_NOW} FROM fencehold_holds "
@@ -197,11 +197,11 @@ OLD = (
     f"SELECT token FROM fencehold_holds WHERE expires <= {_NOW} LIMIT {_PURGED_MAX}; "
     f"SELECT token FROM fencehold_queue WHERE alive <= {_NOW} LIMIT {_PURGED_MAX}"
 )
-"""What has been over: found without a lock, and deleted by `purge`."""
+"""What has expired: found without a lock, and deleted by `purge`."""
 
 
 def purge(holds: list[bytes], queue: list[bytes]) -> str:
-    """Delete some, if they are over still."""
+    """Delete some, if they are still expired."""
     deletes = [
         f"DELETE FROM {table} WHERE token IN ({', '.join(_hex(token) for token in tokens)}) AND {end} <= {_NOW}"
         for table, end, tokens in (
@@ -219,13 +219,13 @@ def _locked(name: str) -> str:
 
 
 def _counted(permits: int) -> str:
-    """How many, how many of them locks, and the limit of the others, if it is not that of the ask."""
+    """How many, how many of them locks, and the limit of the others, if it differs from the ask's."""
     other = f"COALESCE(MAX(IF(permits IN (0, {permits}), 0, permits)), 0)" if permits else "0"
     return f"COUNT(*), COALESCE(SUM(permits = 0), 0), {other}"
 
 
 def _is_turn(permits: int) -> str:
-    """The rule of `queue_order`; and what has a tombstone is never next."""
+    """The rule of `queue_order`; and an ask with a tombstone is never next."""
     if not permits:
         rule = "@held = 0 AND @ahead = 0"
     else:

@@ -1,13 +1,13 @@
-"""The store in MySQL or MariaDB: what `lease` asks for, as steps of one round trip each.
+"""The store in MySQL or MariaDB: the port of `lease`, as steps of one round trip each.
 
-1. A step of an ask that nobody waits for any more is let end; what it did is taken back after it.
-2. A step whose outcome is unknown may yet be done by the server: withdrawing it, or releasing what came of asking
-   again, leaves a tombstone for it (see `statements`).
-3. Who waits is told by `queue_watch` when to ask again, and asks without being told only every few seconds.
+1. A step of an ask whose caller stopped waiting is not cancelled; what it did is undone after it.
+2. A step whose outcome is unknown may still be done by the server: withdrawing it, or releasing what a retry was
+   granted, leaves a tombstone for it (see `statements`).
+3. A waiter is woken up by `queue_watch` to ask again, and polls without that only every few seconds.
 4. A commit that is answered is on disk: a server that answers before is refused, unless the URL says that what it
    grants protects no state.
-5. Tables are made when they are missing, if that is allowed; if not, the message has the SQL for somebody who may.
-   Several who do so at once do no harm.
+5. Missing tables are created, if that is permitted; if not, the message has the SQL for an administrator. Several
+   clients may do so at once.
 """
 
 import asyncio
@@ -54,14 +54,14 @@ class MysqlStore:
         self._under_way: dict[str, asyncio.Future[AskOutcome]] = {}
         """Of asks, by token."""
         self._doubted: OrderedDict[str, None] = OrderedDict()
-        """The tokens of asks that the server may yet come to."""
+        """The tokens of asks that the server may still process."""
         self._queue_watch: QueueWatch | None = None
         self._grants = 0
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
 
     @property
     def guarantees(self) -> Guarantees:
-        # Where a server takes over that lacks the last commits, it lacks grants, and the fences they drew.
+        # If a server without the last commits takes over, it lacks grants, and the fences they drew.
         keeps = self._address.replication == "synchronous"
         return Guarantees(
             backend="mysql",
@@ -208,7 +208,7 @@ class MysqlStore:
         self.on_wake(name, token)
 
     def _count(self) -> None:
-        """Every few hundred grants, delete what is over: what a name leaves behind that nobody asks for again."""
+        """Every few hundred grants, delete what has expired: rows of names that are never requested again."""
         self._grants += 1
         if self._grants % _PURGE_EVERY == 0:
             self._at.after(statements.OLD, _purge)
@@ -235,7 +235,7 @@ def _mode(permits: int) -> str:
 
 
 async def _prepare(pool: MysqlPool, address: MysqlAddress) -> None:
-    """See that a server can be used.
+    """Check that a server can be used.
 
     Raises:
         Unsupported, UsageError, PermissionDenied, Unavailable: it cannot; the message says why, and what helps.

@@ -1,5 +1,4 @@
-"""Prints what the backend needs in the database: for an administrator, if the program that locks may not create
-it."""
+"""Prints what the backend needs in the database: for an administrator, if the application may not create it."""
 
 import sys
 

@@ -1,9 +1,9 @@
 """The store: each step is one call of a function in the database; see `tables`.
 
-1. What an ask has sent and nobody waits for any more is withdrawn on the same pipeline, so after it.
-2. A step that the database undid because of another one is tried again.
-3. Where a pooler may have each statement run on another connection nobody listens, and who waits tries again now
-   and then instead.
+1. What an ask has sent is withdrawn on the same pipeline when its caller stops waiting, so after it.
+2. A step that the database rolled back because of a conflict is retried.
+3. Where a pooler may run each statement on another connection, there are no notifications, and waiters poll
+   instead.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ CLOCKS = (
 
 _TRIES = 4
 _NAME_BYTES_MAX = 2_000
-"""What goes into an index of Postgres beside a token."""
+"""What fits into an index of Postgres beside a token."""
 _SWEEP_S = 60.0
 
 
@@ -65,16 +65,16 @@ class PostgresStore:
     thread_store = None
 
     def __init__(self, address: PostgresAddress, settings: Settings) -> None:
-        self.on_wake: Callable[[str, str], None] = _nobody
+        self.on_wake: Callable[[str, str], None] = _ignore
         self._address = address
         self._options = address.options
         self._schema, self._table = address.options["schema"], address.options["table"]
         self._settings = settings
         self._answer_s = settings.connect_timeout
         self._waiting: dict[str, str] = {}
-        """The names that are waited for, by token."""
+        """The names of waiters, by token."""
         self._unanswered: WeakValueDictionary[str, Pipeline] = WeakValueDictionary()
-        """Where something was sent for an ask that nobody waits for any more."""
+        """The pipelines of asks whose caller stopped waiting for the reply, by token."""
         self._is_pooled = False
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -92,7 +92,7 @@ class PostgresStore:
 
     @property
     def guarantees(self) -> Guarantees:
-        # With an asynchronous standby a promotion takes back the last commits: grants, and the fences they drew.
+        # With an asynchronous standby a promotion loses the last commits: grants, and the fences they drew.
         keeps = self._options["replication"] == "synchronous"
         return Guarantees(
             backend="postgresql",
@@ -251,13 +251,13 @@ class PostgresStore:
             await ask_safely(pipeline, self._address, making(schema, table))
         except PermissionDenied as error:
             raise PermissionDenied(
-                f"{error}; the tables are not there, and this user may not make them: have somebody who may run "
+                f"{error}; the tables do not exist, and this user may not create them: have an administrator run "
                 f"what this prints: python -m fencehold.backends.postgres {schema} {table}"
             ) from error
 
     async def _sweep_now_and_then(self) -> None:
-        # By lot, so that clients that were started together do not come together; and so that it is done also
-        # where none lives for long.
+        # With jitter, so that clients that were started together do not come together; and so that it is done
+        # even if none lives for long.
         pause_s = random.uniform(-_SWEEP_S / 10, _SWEEP_S)
         while True:
             await asyncio.sleep(pause_s)
@@ -287,5 +287,5 @@ def _text(value: bytes | None) -> str:
     return (value or b"").decode()
 
 
-def _nobody(_name: str, _token: str) -> None:
+def _ignore(_name: str, _token: str) -> None:
     pass

@@ -1,34 +1,34 @@
-"""The steps that Redis does at once, in its own language; what it keeps for names, and the parts of scripts.
+"""The steps that Redis does atomically, as Lua scripts; the keys of names, and the parts of scripts.
 
-A lock is a string under its name: the token of the ask that has it (32 characters), its fence, when it was
-granted, and whose it is. It expires by itself. So we and all others who set a key only if it is absent, as other
-libraries do, exclude one another.
+A lock is a string under its name: the token of the ask that holds it (32 characters), its fence, when it was
+granted, and its owner. It expires by itself. So it excludes other libraries that set a key only if it is absent,
+and they exclude it.
 
 A semaphore is a sorted set under its name: the tokens that have a permit, by when they expire. A hash beside it
-knows the limit, and of each permit its fence, when it was granted, and whose it is.
+has the limit, and for each permit its fence, when it was granted, and its owner.
 
-Who waits for either stands in a sorted set of tokens, in the order in which they came; a hash beside it knows of
-each until when it counts as alive, whether it was called, since when it waits, the channel of its client, and
-who it is. All of these expire by themselves.
+The waiters for either are a sorted set of tokens, in the order in which they came; a hash beside it has for each
+until when it counts as alive, whether it was notified, since when it waits, the channel of its client, and its
+owner. All of these expire by themselves.
 
-The keys of a script are, in this order: the name, its queue, who waits in it, the permits, and the counter of
-fences, where there is one.
+The keys of a script are, in this order: the name, its queue, its waiters, the permits, and the counter of fences,
+if there is one.
 """
 
 from fencehold.drivers.resp.client import Script
 
 WAITER_MS = 6_000
-"""So long one who waits counts as alive without having been heard of."""
+"""How long a waiter counts as alive after its last call."""
 REFRESH_MS = 2_000
-"""So often one who waits is to be heard of, when nothing happens."""
+"""How often a waiter calls when nothing happens."""
 CALLED_MS = 2_000
-"""So long one who was called may take to come, before the next one is."""
+"""How long a notified waiter may take to call, before the next one is notified."""
 FOREIGN_MS = 100
-"""So often the first who waits looks whether a lock of another library is gone: nobody tells when it is."""
+"""How often the first waiter polls a lock of another library: there is no notification when it is gone."""
 WAITERS_MAX = 10_000
-"""So many may wait for one name."""
+"""How many may wait for one name."""
 SEEN_MAX = 1_000
-"""So many of them are shown."""
+"""How many of them are shown."""
 
 NOW = """
 local function now()
@@ -47,7 +47,7 @@ local function read(record)
   return string.match(record or '', '^(%d+) (%d) (%d+) (%S+) (.*)$')
 end
 
--- The first who waits and is alive; those before it who are not are forgotten.
+-- The first waiter that is alive; those before it that are not are removed.
 local function head(at)
   while true do
     local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
@@ -60,13 +60,13 @@ local function head(at)
   end
 end
 
--- Tell the first who waits that it may come. Who is not connected any more is passed over.
+-- Notify the first waiter. One that is no longer connected is skipped.
 local function call(at, name)
   while true do
     local first, deadline, called, since, channel, stamp = head(at)
     if not first or called == '1' then return end
     if redis.call('PUBLISH', channel, first .. name) > 0 then
-      -- pcall: without memory for this the name is freed all the same, and this one has the longer time.
+      -- pcall: without memory for this the name is still released, and this one has the longer time.
       local until_ms = math.min(deadline, at + CALLED_MS)
       redis.pcall('HSET', KEYS[3], first, until_ms .. ' 1 ' .. since .. ' ' .. channel .. ' ' .. stamp)
       return
@@ -75,7 +75,7 @@ local function call(at, name)
   end
 end
 
--- Stand in the queue, or go on standing there; false if it is full.
+-- Join the queue, or keep the place in it; false if it is full.
 local function stand(at, token, channel, stamp)
   local _, _, since = read(redis.call('HGET', KEYS[3], token))
   if not redis.call('ZSCORE', KEYS[2], token) then
@@ -90,7 +90,7 @@ local function stand(at, token, channel, stamp)
   return true
 end
 
--- When to try again, in ms: the first when what is had runs out, the others when it should have been heard of.
+-- When to try again, in ms: the first when the holds expire, the others when the first should have called.
 local function again(at, token, left)
   local first, deadline = head(at)
   if first == token then return math.min(left, REFRESH_MS) end
@@ -100,7 +100,7 @@ end
 """
 
 PERMITS = """
--- The permits that have run out are forgotten; says how many have not.
+-- Remove the permits that have expired; returns how many have not.
 local function live(at)
   local over = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', at)
   for _, token in ipairs(over) do
@@ -122,7 +122,7 @@ end
 
 
 def script(*parts: str) -> Script:
-    """A script made of parts, with the figures in it."""
+    """A script made of parts, with the constants filled in."""
     text = "".join(parts)
     for name in ("WAITER_MS", "REFRESH_MS", "CALLED_MS", "FOREIGN_MS", "WAITERS_MAX", "SEEN_MAX"):
         text = text.replace(name, str(globals()[name]))
@@ -137,7 +137,7 @@ TAKE = script(
     """
 -- token, ttl in ms, whether it waits, channel, name, stamp
 if not KEYS[5] and redis.call('EXISTS', KEYS[2]) == 0 then
-  -- What is usual, in as few steps as there can be: nobody waits, nobody has it, nothing is counted.
+  -- The usual case, in as few steps as possible: no waiter, no holder, no counter of fences.
   local t = redis.call('TIME')
   local at = t[1] * 1000 + math.floor(t[2] / 1000)
   if redis.call('SET', KEYS[1], ARGV[1] .. ' 0 ' .. at .. ' ' .. ARGV[6], 'PX', ARGV[2], 'NX') then return 0 end
@@ -298,7 +298,7 @@ return kept
 
 BREAK = script(
     """
--- the highest fence to be broken, or 0 for any; name
+-- the highest fence to be force-released, or 0 for any; name
 """,
     NOW,
     QUEUE,

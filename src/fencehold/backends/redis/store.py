@@ -1,14 +1,15 @@
 """Locks in one Redis.
 
-1. *A lock is a key of that name*, set only if it is absent, with the ask's token in it and a time after which
-   Redis deletes it: other libraries that lock the same key so exclude us, and we them.
+1. *A lock is a key of that name*, set only if it is absent, with the ask's token in it and an expiry: it and
+   other libraries that lock the same key so exclude one another.
 2. *Every step is one script*, so it is done whole or not at all, in one round trip.
-3. *Those who wait stand in a queue in Redis.* A name that is free is granted to the first of them only; who
-   frees it calls that one, by a message on the one channel of its client, on the connection that carries its
-   commands, too. Who is not connected any more is passed over then. One who hangs is after two seconds, by the
-   next who asks; those who wait ask every two seconds. So one that died costs the next nothing, and one that hangs
-   no more than five seconds.
-4. *Who lost its connection* keeps its place, unless its turn came meanwhile; it asks again as soon as it is back.
+3. *Waiters are in a queue in Redis.* A name that is free is granted to the first of them only; the release
+   notifies it, by a message on the one channel of its client, on the connection that also carries its commands. A
+   waiter that is no longer connected is skipped then. One that hangs is skipped after two seconds, by the next
+   call; waiters call every two seconds. So one that died costs the next nothing, and one that hangs at most five
+   seconds.
+4. *A waiter that lost its connection* keeps its place, unless its turn came meanwhile; it calls again as soon as
+   it is back.
 5. *All keys expire by themselves*; the counter of fences alone stays.
 """
 
@@ -35,14 +36,14 @@ _HOLDER_WORDS = 4
 _WAITER_WORDS = 5
 _TOKEN_CHARS = 32
 _RENEWED_AT_ONCE = 256
-"""One script renews no more: Redis does nothing else while it runs."""
+"""The most that one script renews: Redis does nothing else while it runs."""
 _ANSWER_S_MIN = 0.25
 _JITTER = 1.25
-"""Who waits adds up to a quarter to what it is told, as jitter: so that it is not late, it is told less."""
+"""A waiter adds up to a quarter to its pause, as jitter: the pause is divided by this, so that it is not late."""
 
 
 def _explained(name: str, reply: Any) -> Explanation:
-    """Read the answer of the script that looks."""
+    """Read the reply of `LOOK`."""
     at, limit, holders, queue = reply
     return seen.explanation(
         name,
@@ -56,7 +57,7 @@ def _holder(value: str, left_ms: int, at_ms: int, limit: int) -> seen.SeenHolder
     left = left_ms / 1000 if left_ms >= 0 else None
     mode = "P" if limit else "X"
     if len(words) < _HOLDER_WORDS or not (words[1].isdecimal() and words[2].isdecimal()):
-        # Of another library: who it is, it does not say.
+        # Of another library: its owner is not known.
         return seen.holder("", fence=0, mode=mode, limit=limit, held_for=None, left=left)
     _, fence, granted, stamp = words
     held_for = max(0.0, (at_ms - int(granted)) / 1000)
@@ -70,11 +71,11 @@ def _waiting(place: int, record: str, at_ms: int, name: str, limit: int) -> Wait
 
 
 _stamp = lru_cache(maxsize=1_024)(stamp)
-"""Who asks once asks again."""
+"""Cached: the same owners acquire again and again."""
 
 
 class RedisStore:
-    """A store in the sense of `store`."""
+    """Implements `LeaseStore`."""
 
     def __init__(self, address: RedisAddress, settings: Settings) -> None:
         self._address = address
@@ -84,10 +85,10 @@ class RedisStore:
         self._channel = f"{self._helpers}wake:{secrets.token_hex(8)}"
         self._counter = (f"{self._helpers}fence",) if address.is_fenced else ()
         self._waiting: dict[str, str] = {}
-        """The names of those who wait, by token."""
+        """The names of waiters, by token."""
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
         self.thread_store = self._make_thread_store()
-        """For threads that ask by themselves; not where sentinels know whom to ask."""
+        """For threads that send requests themselves; None where sentinels name the server."""
 
     @property
     def guarantees(self) -> Guarantees:
@@ -127,7 +128,7 @@ class RedisStore:
         try:
             reply = await self._client.run(*self._taking(ask, ttl, waits=waits))
         except BaseException:
-            # Who goes on waiting tries again soon without being told.
+            # A waiter tries again soon without a wake-up.
             self._waiting.pop(ask.token, None)
             raise
         return self._taken(ask, reply)
@@ -177,7 +178,7 @@ class RedisStore:
         return ScriptCall(scripts.TAKE_PERMIT, self._keys(ask.name), words)
 
     def _taken(self, ask: Ask, reply: Any) -> Taken | Busy:
-        """What the answer to it says."""
+        """What the reply to it says."""
         if isinstance(reply, int):
             self._waiting.pop(ask.token, None)
             return Taken(reply)
@@ -220,7 +221,7 @@ class RedisStore:
         return lambda: connect(address.server, connect_s, answer_s)
 
     async def _subscribe(self, connection: RespConnection) -> None:
-        # To subscribe is answered with a message, if it is allowed: that it is done, the answer after it tells.
+        # SUBSCRIBE is answered with a message, if it is permitted: the reply to PING shows that it is done.
         await ask(connection, ("SUBSCRIBE", self._channel), ("PING",))
 
     def _on_message(self, payload: bytes) -> None:

@@ -1,9 +1,9 @@
-"""Asking a Redis by the thread that wants to know, on a connection of that thread's own.
+"""Requests to a Redis by the calling thread, on a connection of its own.
 
-1. A connection is used by one thread, with one command under way. Whatever goes wrong with it, an interrupt too,
-   it is given up: an answer that comes late must not be taken for that of another command.
-2. A thread that ends takes its connection with it. There are no more connections than threads that ask.
-3. A thread that asks while this is closed is answered; then its connection is closed, too.
+1. A connection is used by one thread, with one command in flight. After any error, an interrupt too, it is closed:
+   a late reply must not be taken for that of another command.
+2. A thread's connection ends with it. There are at most as many connections as calling threads.
+3. A call in progress while this is closed is finished; then its connection is closed, too.
 """
 
 import threading
@@ -32,7 +32,7 @@ class ScriptCall(NamedTuple):
 
 
 class ScriptCalls(NamedTuple):
-    """How a store takes and frees names, on the loop and on threads."""
+    """How a store takes and releases names, on the loop and on threads."""
 
     taking: Callable[[Ask, float], ScriptCall]
     taken: Callable[[Ask, Any], Taken | Busy]
@@ -53,7 +53,7 @@ class RedisThreadStore:
         self._mine = threading.local()
         self._all: WeakSet[Any] = WeakSet()
         self._busy: set[Any] = set()
-        """Connections with a command under way: given up by who uses them, and nobody else."""
+        """Connections with a command in flight: closed only by the thread that uses them."""
         self._changing = threading.Lock()
         self._is_closed = False
 
@@ -84,7 +84,7 @@ class RedisThreadStore:
         except BaseException as error:
             self._mine.connection = None
             connection.disconnect()
-            # Of a connection that is given up under one's hands, redis-py says whatever it stumbles over.
+            # For a connection that is closed while in use, redis-py raises any exception.
             if isinstance(error, RedisError | OSError) or (self._is_closed and isinstance(error, Exception)):
                 raise unanswered(self._name, str(error)) from error
             raise

@@ -1,14 +1,14 @@
-"""One question to several Redises at once, and their votes, counted until it is decided; and the steps they do.
+"""One request to several Redises at once, and their votes, counted until it is decided; and the scripts.
 
-1. It ends as soon as the votes that are in decide it, and at the latest when its time is over. A vote that comes
-   later changes nothing.
-2. Who has no connection is asked as soon as there is one, if that is in time. After the end nothing is sent any
-   more, unless the question is such that all are to hear it, however late.
-3. What was sent to one of them is done there in the order in which it was sent, whether or not anybody waits for
+1. It ends as soon as the votes received decide it, and at the latest at its timeout. A vote that comes later
+   changes nothing.
+2. A node without a connection is sent the request as soon as there is one, if that is in time. After the end
+   nothing more is sent, unless the request must reach all, however late.
+3. What was sent to one of them is done there in the order in which it was sent, whether or not a caller waits for
    it.
 
-A lock is a string under its name: the token of the ask that has it (32 characters), the number of the attempt,
-when it was granted, and whose it is. It expires by itself.
+A lock is a string under its name: the token of the ask that holds it (32 characters), the number of the attempt,
+when it was granted, and its owner. It expires by itself.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ BREAK = Script("return redis.call('DEL', KEYS[1])")
 
 
 class QuorumQuestion(NamedTuple):
-    """A script, and what it is given."""
+    """A script, and its arguments."""
 
     script: Script
     keys: Sequence[str]
@@ -69,23 +69,23 @@ class QuorumQuestion(NamedTuple):
 
 
 class Votes(NamedTuple):
-    """What is in."""
+    """The votes received."""
 
     answers: list[Any]
-    """Of those who answered."""
+    """Of the nodes that answered."""
     absent: int
-    """So many were certainly not asked."""
+    """How many certainly did not do it."""
     unknown: int
-    """So many may have done it, and did not say so."""
+    """How many may have done it, and did not answer."""
     errors: list[FenceholdError]
 
     def yes(self) -> int:
-        """How many answered with something that is not nothing."""
+        """How many answered yes: with a truthy value."""
         return sum(1 for each in self.answers if each)
 
 
 class QuorumPoll:
-    """One question, under way."""
+    """One request, in flight."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class QuorumPoll:
         is_decided: Callable[[list[Any]], bool],
         late: "set[asyncio.Task[None]] | None" = None,
     ) -> None:
-        """With `late`, where tasks are kept that go on after the end, all are to hear the question."""
+        """`late`: keeps the tasks that continue after the end; with it, the request must reach all."""
         self._question = question
         self._is_late_allowed = late is not None
         self._is_decided = is_decided
@@ -110,14 +110,14 @@ class QuorumPoll:
             if connection is None:
                 self._ask_later(client)
                 continue
-            # Whole at first: one that knew no script would have to be asked again, when it may be decided already.
+            # Whole at first: a node without the script would need a second try, when it may be decided already.
             command = script.whole(keys, words) if connection.is_new_to(script.hash) else by_hash
             connection.send(command).add_done_callback(partial(self._on_future, client))
 
     async def result(self, seconds: float) -> Votes:
         """The votes, when it is decided, or after so many seconds."""
         loop = self._end.get_loop()
-        # A turn later: what has arrived, and a loop that is busy had no time to look at, counts.
+        # One iteration later: replies that have arrived while the loop was busy count.
         timer = loop.call_later(seconds, loop.call_soon, self._finish)
         try:
             await self._end
@@ -148,7 +148,7 @@ class QuorumPoll:
             self._on_vote(answered(reply, client.server) if isinstance(reply, Refusal) else reply)
 
     def _is_unheard(self, reply: Any) -> bool:
-        """Whether one is to be asked again: it does not know the script yet, or was lost and must hear of this."""
+        """Whether to send it again: the node does not know the script yet, or was lost and must get this."""
         if isinstance(reply, Refusal):
             return reply.is_unknown_script
         return self._is_late_allowed and isinstance(reply, FenceholdError)
@@ -172,7 +172,7 @@ class QuorumPoll:
 
 
 def failure(votes: Votes, quorum: int) -> FenceholdError:
-    """The error for a question that too few have answered."""
+    """The error for a request that too few have answered."""
     if final := final_among(votes.errors):
         return final
     said = "; ".join(sorted({str(error) for error in votes.errors})) or "no answer came in time"

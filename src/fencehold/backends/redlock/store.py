@@ -1,16 +1,16 @@
-"""Locks in the majority of several Redises: the algorithm that is known as Redlock.
+"""Locks in the majority of several Redises: the algorithm known as Redlock.
 
-1. *A name is held by the client that has it in a majority.* All are asked at once, each for a time that is small
-   against the ttl, and nobody waits for those who are late once a majority has decided.
-2. *A grant is trusted for its ttl from before the first was asked, less what clocks may drift*: a hundredth and
-   two milliseconds, as published, and a little more, as everywhere here.
-3. *An attempt that failed is taken back from all*, also from those who did not answer, before the next; and the
-   next one comes after a random time, so that those who got some each do not do so again.
-4. *An attempt has a number*: what takes it back does not touch a later one of the same ask, however late it comes.
+1. *A name is held by the client that has it in a majority.* All are sent the request at once, each with a timeout
+   that is small against the ttl, and late replies are not waited for once a majority has decided.
+2. *A grant is trusted for its ttl from before the first request was sent, less what clocks may drift*: a hundredth
+   and two milliseconds, as published, and a little more, as everywhere here.
+3. *An attempt that failed is undone in all*, also in those that did not answer, before the next; and the next one
+   comes after a random pause, so that clients that got some each do not do so again.
+4. *An attempt has a number*: undoing it does not touch a later one of the same ask, however late it comes.
 5. *A renewal needs a majority that still has it*, and never sets a key that is gone.
-6. *There is no queue, and no fence.* Who waits looks again after a random time. Of those who wait in one
-   client only the first does, so that a crowd asks no more than one of them would; it is told when the name was
-   freed in the same client.
+6. *There is no queue, and no fence.* A waiter polls after a random pause. Of the waiters in one client only the
+   first does, so that a crowd sends no more requests than one would; it is woken up when the name was released in
+   the same client.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ from fencehold.locks.views import Explanation
 _RENEWED_AT_ONCE = 256
 _RETRY_S_MIN, _RETRY_S_MAX = 0.01, 0.2
 _ALIVE_S = 5 * _RETRY_S_MAX
-"""The first of those who wait in a client is passed over if it did not ask for so long, and an ask lasts."""
+"""The first waiter of a client is skipped if it did not poll for so long, plus the time that a poll lasts."""
 _NODE_S_MIN, _NODE_S_MAX = 0.1, 1.0
 _NODES_PER_TTL = 50
-"""One node may take so small a part of the ttl to answer."""
+"""The timeout of one node is so small a part of the ttl."""
 _ANSWER_S_MIN = 0.25
 _VALUE_WORDS = 4
 
@@ -54,7 +54,7 @@ class _FrontWaiter(NamedTuple):
 
 
 class FrontWaiters:
-    """Those of one client."""
+    """The first waiter of each name in one client."""
 
     def __init__(self, alive_s: float, clock: Clock = clock) -> None:
         self._alive_s = alive_s
@@ -62,10 +62,10 @@ class FrontWaiters:
         self._firsts: dict[str, _FrontWaiter] = {}
         self._asked: set[str] = set()
         self._silent: set[str] = set()
-        """The tokens of those who wait: who has asked, and who never has."""
+        """The tokens of waiters: those that have sent a request, and those that never have."""
 
     def may_ask(self, ask: Ask) -> bool:
-        """Whether an ask is the first for its name, or becomes it."""
+        """Whether an ask is the first for its name, or becomes the first."""
         now = self._clock()
         first = self._firsts.get(ask.name)
         if first is not None and first.token != ask.token and now - first.asked_at < self._alive_s:
@@ -77,13 +77,13 @@ class FrontWaiters:
         return True
 
     def asks(self, ask: Ask) -> bool:
-        """An ask that waits asks now; says whether it does so for the first time."""
+        """A waiter sends a request now; returns whether it does so for the first time."""
         is_new = ask.token not in self._asked
         self._asked.add(ask.token)
         return is_new
 
     def leave(self, ask: Ask) -> bool:
-        """An ask waits no more; says whether it may have asked."""
+        """An ask waits no more; returns whether it may have sent a request."""
         first = self._firsts.get(ask.name)
         if first is not None and first.token == ask.token:
             del self._firsts[ask.name]
@@ -94,7 +94,7 @@ class FrontWaiters:
 
 
 _stamp = lru_cache(maxsize=1_024)(seen.stamp)
-"""Who asks once asks again."""
+"""Cached: the same owners acquire again and again."""
 
 
 class RedlockStore:
@@ -110,7 +110,7 @@ class RedlockStore:
         self._node_s = address.node_s or min(max(settings.ttl / _NODES_PER_TTL, _NODE_S_MIN), _NODE_S_MAX)
         self._clients: list[RespClient] = []
         self._late: set[asyncio.Task[None]] = set()
-        """What some have yet to hear, who cannot be reached just now."""
+        """Requests that are still to reach nodes that are unreachable now."""
         self._firsts = FrontWaiters(_ALIVE_S + 2 * self._node_s)
         self._attempts = itertools.count(1)
         self.on_wake: Callable[[str, str], None] = lambda name, token: None
@@ -123,7 +123,7 @@ class RedlockStore:
             fenced=False,
             fence_survives_failover=False,
             fair=False,
-            # Without a minority it goes on. But one that comes back without its data helps others to a majority.
+            # It works without a minority. But a node that comes back empty can help others to a majority.
             survives_failover=False,
             frees_on_crash=self._settings.ttl,
             clocks="the times of day of a majority of the Redis servers, by which keys expire: set forward, they "
@@ -163,7 +163,7 @@ class RedlockStore:
         try:
             taken = await self._take(ask, ttl)
         except Unavailable:
-            # Nobody withdraws what was never there.
+            # It was never there, so it will not be withdrawn.
             if is_new:
                 self._firsts.leave(ask)
             raise
@@ -228,12 +228,12 @@ class RedlockStore:
         return await QuorumPoll(self._clients, question, is_decided).result(self._node_s)
 
     async def _free(self, ask: Ask, begins: str, is_decided: Callable[[list[Any]], bool]) -> Votes:
-        """Have the name free in all, if what is there begins so: a token, or that and an attempt."""
+        """Release the name in all, if the value begins so: a token, or a token and an attempt."""
         question = QuorumQuestion(quorum.FREE, (self._key(ask.name),), (begins,))
         return await QuorumPoll(self._clients, question, is_decided, self._late).result(self._node_s)
 
     async def _take_back(self, ask: Ask, attempt: int, count: int) -> None:
-        """Free what an attempt got, and wait until those have done it who said that they gave it."""
+        """Undo what an attempt got, and wait until the nodes that granted it have done so."""
         await self._free(ask, f"{ask.token} {attempt} ", lambda answers: sum(answers) >= count)
 
     def _has_most(self, votes: Votes) -> Votes:
@@ -265,7 +265,7 @@ class RedlockStore:
         """Wait until a majority is connected.
 
         Raises:
-            FenceholdError: it will not be, as things are.
+            FenceholdError: it cannot be reached now.
         """
         reaching = [asyncio.ensure_future(client.reached()) for client in self._clients]
         errors: list[FenceholdError] = []
@@ -289,7 +289,7 @@ def _busy() -> Busy:
 
 
 def drift(ttl: float) -> float:
-    """What clocks may differ by while a lease lasts, as published."""
+    """By how much clocks may drift while a lease lasts, as published."""
     return ttl / 100 + 0.002
 
 
@@ -304,7 +304,7 @@ def _owner(value: bytes) -> bytes:
 
 
 def _holder(seen_by: list[Any], quorum: int) -> seen.SeenHolder:
-    """Whom a majority has under a name. It is free as soon as a majority has it no more."""
+    """The holder by a majority. The name is free as soon as a majority no longer has it."""
     left_ms = sorted((left for _, left, _ in seen_by), reverse=True)[quorum - 1]
     at_ms, _, value = seen_by[0]
     words = value.decode("utf-8", "replace").split(" ", _VALUE_WORDS - 1)

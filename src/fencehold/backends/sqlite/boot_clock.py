@@ -1,10 +1,10 @@
-"""The machine that all users of a file are on: its clock, and which of its lives this is.
+"""The machine that all users of a file are on: its clock, and which boot this is.
 
-1. The clock is that of the kernel since it was started. All processes of a machine share it, nobody can set it,
-   and it goes on while the machine sleeps: a time of day that jumps changes nothing.
-2. It begins anew with each start of the machine. So what was written under another start is void: none of the
-   processes of that time is left.
-3. Files that several machines reach at once cannot be used: neither their locks nor this clock hold there.
+1. The clock is that of the kernel since boot. All processes of a machine share it, it cannot be set, and it keeps
+   running while the machine sleeps: a time of day that jumps changes nothing.
+2. It begins anew with each boot. So what was written under another boot is void: none of the processes of that
+   time is left.
+3. Files that several machines reach at once cannot be used: neither their locks nor this clock work there.
 """
 
 import time
@@ -24,12 +24,12 @@ _NETWORK = frozenset(
 
 
 def now() -> int:
-    """Nanoseconds since the machine was started."""
+    """Nanoseconds since the machine was booted."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def life() -> str:
-    """Which start of the machine this is.
+    """The id of this boot of the machine.
 
     Raises:
         Unsupported: this system does not say.
@@ -45,10 +45,10 @@ def life() -> str:
 
 
 def check_is_local(path: Path) -> None:
-    """A file is on a disk of this machine.
+    """Check that a file is on a disk of this machine.
 
     Raises:
-        UsageError: it is on a file system that others reach, too.
+        UsageError: it is on a network file system.
     """
     kind = _kind(path)
     if kind in _NETWORK:

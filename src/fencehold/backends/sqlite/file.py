@@ -1,15 +1,14 @@
-"""The file: its URL, one connection to it, what is read and written there, and what its errors say about the
-world.
+"""The file: its URL, one connection to it, reading and writing, and what its errors mean.
 
-1. What was committed is on disk when it is answered (`synchronous=FULL`): a grant, and with it a fence, is not
-   lost when the power is.
-2. Reading takes no lock that others feel. Writing waits for others for as long as the URL says, and no longer.
-3. A file that was removed or replaced while it was in use is not used any more: others have another one. It is
-   said once; then the file that is there now is opened.
-4. A file in which another start of the machine wrote last is emptied of all that was held, when it is opened. One
-   in which it does so *later* is used by two machines, and serves neither.
-5. What fails before the commit is rolled back: certainly nothing happened. A commit that fails may have written
-   all that makes it one, and be found by the next who reads the file: its outcome is unknown.
+1. What was committed is on disk when it is answered (`synchronous=FULL`): a grant, and with it a fence, survives a
+   power failure.
+2. Reading takes no lock that blocks others. Writing waits for others for as long as the URL says, and no longer.
+3. A file that was removed or replaced while it was in use is no longer used: others have another one. That raises
+   an error once; then the file that is there now is opened.
+4. A file that was last written under another boot of the machine is cleared of all holds, when it is opened. One
+   that is written under another boot *later* is used by two machines, and serves neither.
+5. What fails before the commit is rolled back: certainly nothing happened. A commit that fails may have been
+   written completely, and be found by the next reader of the file: its outcome is unknown.
 """
 
 import os
@@ -41,7 +40,7 @@ _RETRY_S = 0.005
 
 
 class SqliteAddress(NamedTuple):
-    """What a URL says."""
+    """A parsed URL."""
 
     path: Path
     timeout: float = 2.0
@@ -51,8 +50,8 @@ class SqliteAddress(NamedTuple):
     def parse(cls, url: str) -> Self:
         """Read `sqlite:///path/to/file.db[?timeout=2]`.
 
-        Three slashes begin a path from where the process was started, four one from the root, as everywhere.
-        `timeout` is how long another process may keep the file to itself before a call is given up.
+        Three slashes begin a relative path, four an absolute one, as everywhere. `timeout` is how long another
+        process may lock the file before a call fails.
 
         Raises:
             UsageError: it is none; the message says what to write instead.
@@ -63,7 +62,7 @@ class SqliteAddress(NamedTuple):
         said = SCHEME.parse(url)
         if "\0" in said.path:
             raise said.refusal(f"a path has no NUL in it: {SCHEME.form}")
-        # Made whole now: a process that goes to another folder later must not find another file.
+        # Made absolute now: a process that changes its directory later must not find another file.
         return cls(Path(said.path).absolute(), said.options["timeout"])
 
     def __str__(self) -> str:
@@ -76,12 +75,12 @@ def code_of(error: sqlite3.Error) -> int:
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Whether another connection has what was wanted."""
+    """Whether another connection holds the lock."""
     return code_of(error) in _LOCKED
 
 
 def failure(error: sqlite3.Error, path: Path) -> FenceholdError:
-    """What it means that a step failed before its commit."""
+    """The error for a step that failed before its commit."""
     code = code_of(error)
     if code in _LOCKED:
         return Unavailable(f"{path} is locked by another process that does not end its transaction ({error})")
@@ -106,7 +105,7 @@ def unopened(path: Path) -> FenceholdError:
 
 
 def doubt(error: sqlite3.Error, path: Path) -> OutcomeUnknown:
-    """What it means that a commit failed."""
+    """The error for a commit that failed."""
     return OutcomeUnknown(f"{path}: whether it was written is unknown: {error}")
 
 
@@ -127,10 +126,10 @@ class LeaseFile:
         self._transactions = 0
 
     def read(self, part: Part) -> Any:
-        """What a part that only reads says.
+        """The result of a part that only reads.
 
         Raises:
-            FenceholdError: as `failures` has it.
+            FenceholdError: see `failure`.
         """
         try:
             return part(LeaseRows(self._opened(), boot_clock.now()))
@@ -138,7 +137,7 @@ class LeaseFile:
             raise self._failed(error) from error
 
     def write(self, parts: Sequence[Part]) -> list[Outcome]:
-        """Do several parts in one transaction. What a part refuses is its outcome, and changes nothing for others.
+        """Do several parts in one transaction. An error of a part is its outcome, and does not affect the others.
 
         Raises:
             FenceholdError: nothing was written; or, if it is OutcomeUnknown, all of it may have been.
@@ -203,7 +202,7 @@ class LeaseFile:
 
     def _open(self) -> sqlite3.Connection:
         boot_clock.check_is_local(self._path)
-        # Used by its thread only; but closed by a thread that forks.
+        # Used by its own thread only; but closed by a thread that forks.
         self._db = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             self._patiently(self._prepare, self._db)
@@ -222,14 +221,14 @@ class LeaseFile:
         db.execute("BEGIN IMMEDIATE")
         for statement in TABLES:
             db.execute(statement)
-        # Beyond all fences of a file that was here before: nobody grants a million a second.
+        # Beyond all fences of a file that was here before: there are never a million grants a second.
         fence = time.time_ns() // 1_000
         db.execute("INSERT OR IGNORE INTO fencehold_state VALUES (0, ?, ?, ?)", (FORMAT, fence, self._life))
         self._begin_life(db)
         db.execute("COMMIT")
 
     def _is_ready(self, db: sqlite3.Connection) -> bool:
-        """Whether all is there already: opening takes no lock then."""
+        """Whether all tables are there already: opening takes no lock then."""
         try:
             row = db.execute("SELECT format, life FROM fencehold_state").fetchone()
         except sqlite3.OperationalError as error:
@@ -253,7 +252,7 @@ class LeaseFile:
             raise Unsupported(f"{self._path} cannot have a write-ahead log, but {mode!r}: use another file system")
 
     def _patiently(self, step: Callable[[sqlite3.Connection], None], db: sqlite3.Connection) -> None:
-        """Do what SQLite refuses at once, without waiting, while others open the file, too."""
+        """Retry what SQLite refuses without waiting while others open the file, too."""
         until = time.monotonic() + self._timeout
         while True:
             try:

@@ -1,9 +1,9 @@
-"""The rows: who has which name, and who waits, as rows of one file. Each method is a part of one transaction.
+"""The rows: holders and waiters of names, as rows of one file. Each method is a part of one transaction.
 
 1. A fence is the one counter, raised in the transaction that grants. It is never set back, not by a release, not
    by a restart; a new file begins at the time of day in microseconds, so a file that was lost does not set it
    back, either. Places in the queue are counted by it, too.
-2. A row whose time is over counts as none. It is deleted by the next one to have the name, or by a purge.
+2. An expired row does not count. It is deleted by the next grant of the name, or by a purge.
 3. All times are the machine's (see `boot_clock`), read after the file's lock was taken: they only grow from one
    transaction to the next.
 """
@@ -50,14 +50,14 @@ class WantedLease(NamedTuple):
     name: str
     token: str
     permits: int
-    """How many may have it at once; 0 for a lock."""
+    """How many may hold it at once; 0 for a lock."""
     ttl_ns: int
     stamp: str
     waits: bool
 
 
 class SeenRow(NamedTuple):
-    """A holder, or one who waits, as anybody may see it."""
+    """A holder or a waiter, as it is shown."""
 
     stamp: str
     permits: int
@@ -77,7 +77,7 @@ class LeaseRows:
     # Reading only.
 
     def glance(self, wanted: WantedLease) -> Busy | None:
-        """The answer to an acquire, if it is a no that changes nothing."""
+        """The answer to an acquire, if it is Busy and changes nothing."""
         found = self._find(wanted)
         if found is not None:
             return None
@@ -89,7 +89,7 @@ class LeaseRows:
         return self._busy(wanted, standing, since)
 
     def holders(self, name: str) -> list[SeenRow]:
-        """Who has a name."""
+        """Who holds a name."""
         rows = self._db.execute(
             "SELECT stamp, permits, fence, since, expires FROM fencehold_holds WHERE name = ? AND expires > ? "
             "ORDER BY fence",
@@ -107,7 +107,7 @@ class LeaseRows:
         return [self._row(*row) for row in rows]
 
     def next_token(self, name: str) -> str:
-        """Who is the next to have a name; empty if nobody waits."""
+        """The token of the next waiter; empty if there is none."""
         row = self._db.execute(
             "SELECT token FROM fencehold_queue WHERE name = ? AND alive > ? ORDER BY ticket LIMIT 1",
             (name, self._now),
@@ -117,7 +117,7 @@ class LeaseRows:
     # Changing.
 
     def take(self, wanted: WantedLease) -> Taken | Busy:
-        """Grant a name, or have the ask stand in the queue.
+        """Grant a name, or put the ask into the queue.
 
         Raises:
             UsageError: a semaphore is in use with another limit.
@@ -136,26 +136,26 @@ class LeaseRows:
         return self._busy(wanted, standing, since)
 
     def renew(self, name: str, token: str, ttl_ns: int) -> bool:
-        """Let a lease last so long from now; says whether it was there."""
+        """Let a lease last so long from now; returns whether it was there."""
         return self._changed(
             "UPDATE fencehold_holds SET expires = ? WHERE name = ? AND token = ? AND expires > ?",
             (self._now + ttl_ns, name, token, self._now),
         )
 
     def release(self, name: str, token: str) -> bool:
-        """Free a name; says whether it was had."""
+        """Release a name; returns whether it was held."""
         was_there = self._changed(
             "DELETE FROM fencehold_holds WHERE name = ? AND token = ? AND expires > ?", (name, token, self._now)
         )
         return was_there or self._drop(name, token)
 
     def withdraw(self, name: str, token: str) -> None:
-        """Take out all that an ask has."""
+        """Remove all that an ask has."""
         self._drop(name, token)
         self._db.execute("DELETE FROM fencehold_queue WHERE name = ? AND token = ?", (name, token))
 
     def break_hold(self, name: str, fence: int) -> int:
-        """Take a name away; returns a fence above that of all who had it, or 0."""
+        """Force-release a name; returns a fence above that of all holders, or 0."""
         was_there = self._changed(
             "DELETE FROM fencehold_holds WHERE name = ? AND expires > ? AND (? = 0 OR fence <= ?)",
             (name, self._now, fence, fence),
@@ -163,7 +163,7 @@ class LeaseRows:
         return self._raised() if was_there else 0
 
     def purge(self) -> None:
-        """Delete some of what has been over for long."""
+        """Delete some of the expired rows."""
         for table, end in (("fencehold_holds", "expires"), ("fencehold_queue", "alive")):
             old = f"SELECT rowid FROM {table} WHERE {end} <= ? LIMIT {_PURGED_MAX}"
             self._db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (self._now,))
@@ -202,7 +202,7 @@ class LeaseRows:
     def _grant(self, wanted: WantedLease, *, is_queued: bool) -> Taken:
         self._db.execute("DELETE FROM fencehold_holds WHERE name = ? AND expires <= ?", (wanted.name, self._now))
         if is_queued:
-            # And all before it, who are gone: those still there would have had their turn.
+            # And all before it, which are gone: those still alive would have had their turn.
             self._db.execute(
                 "DELETE FROM fencehold_queue WHERE name = ? AND (token = ? OR alive <= ?)",
                 (wanted.name, wanted.token, self._now),
@@ -225,7 +225,7 @@ class LeaseRows:
     def _stand(self, wanted: WantedLease, ticket: int) -> None:
         alive = self._now + _ALIVE_NS
         if ticket == _LAST:
-            # One that was there and was taken for gone stands behind all others now.
+            # One that was there and was considered gone is behind all others now.
             self._db.execute(
                 "INSERT OR REPLACE INTO fencehold_queue VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (wanted.name, wanted.token, wanted.permits, self._raised(), self._now, alive, wanted.stamp),

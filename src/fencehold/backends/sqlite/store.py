@@ -1,4 +1,4 @@
-"""The store in a SQLite file: what `leasing` asks for, as parts of transactions on the worker's thread."""
+"""The store in a SQLite file: the port of `lease`, as parts of transactions on the worker's thread."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from fencehold.locks.views import Explanation
 _TOGETHER_MAX = 500
 """Leases renewed in one transaction: others must have their turn between."""
 _SLACK_S = 3.0
-"""What a call may take beyond waiting for other processes: a disk that is slow is no disk that hangs."""
+"""What a call may take beyond waiting for other processes: a slow disk does not hang."""
 
 
 class SqliteStore:

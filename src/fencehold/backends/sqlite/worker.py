@@ -1,12 +1,12 @@
 """One thread that does all work on one client's file, so that the event loop never waits for a disk.
 
-1. Work is done in the order it was given. What waits is done together: one transaction, one sync.
-2. Nothing is written for an answer that can be read: who asks for what is busy costs others nothing.
-3. What nobody waits for any more is not begun. What was begun is done.
+1. Work is done in the order it was given. What is pending is done together: one transaction, one sync.
+2. Nothing is written for an answer that can be read: an ask for a busy name costs others nothing.
+3. Work whose caller stopped waiting is not begun. What was begun is done.
 4. A call has a bound: when its time is over and it was not begun, it never is (`Unavailable`); else its outcome
    is unknown.
-5. Around a fork no thread is at work, and no file is open: SQLite must not be carried into a child. The child has
-   no worker; its parent's goes on.
+5. During a fork no thread is at work, and no file is open: SQLite must not be carried into a child. The child has
+   no worker; its parent's continues.
 6. After `end` the thread is gone.
 """
 
@@ -40,7 +40,7 @@ class _Work:
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Who is first decides: the thread, that it is done; or the caller, that it never is."""
+        """The first to claim it decides: the thread, that it is done; or the caller, that it never is."""
         try:
             return self._unclaimed.pop()
         except IndexError:
@@ -57,7 +57,7 @@ class SqliteWorker:
         self._queue: SimpleQueue[_Work | None] = SimpleQueue()
         self._resting = Lock()
         self._ended = self._loop.create_future()
-        # A daemon: a client that nobody closed must not keep the process from ending.
+        # A daemon: a client that was not closed must not keep the process from ending.
         self._thread = Thread(target=self._run, name="fencehold sqlite", daemon=True)
         _workers.add(self)
         self._thread.start()
@@ -66,7 +66,7 @@ class SqliteWorker:
         """The answer of a glance, or, if it has none, of a part that writes.
 
         Raises:
-            FenceholdError: what the answer is, or as `failures` has it.
+            FenceholdError: the error of the part, or see `file.failure`.
         """
         if self._queue.qsize() >= _WAITING_MAX:
             raise Unavailable(f"{_WAITING_MAX} calls wait for the disk already")
@@ -84,16 +84,16 @@ class SqliteWorker:
             raise OutcomeUnknown(f"the disk did not answer within {self._bound_s:g} s") from error
 
     async def end(self) -> None:
-        """Let what was given be done, then end."""
+        """Finish what was given, then end."""
         self._queue.put(None)
         done, _ = await asyncio.wait([self._ended], timeout=_ENDING_S + self._bound_s)
         if done:
-            # Telling it was the last thing the thread did: there is nothing to wait for but its end.
+            # This was the last thing the thread did: its end is immediate.
             self._thread.join()
             _workers.remove(self)
 
     def rest(self) -> None:
-        """Be at no work until `go_on`."""
+        """Pause until `go_on`."""
         self._resting.acquire()
         self._file.close()
 
@@ -145,7 +145,7 @@ class SqliteWorker:
         return True
 
     def _tell(self, future: "asyncio.Future[Any]", answer: object, error: BaseException | None) -> None:
-        # A loop that is closed has nobody left to tell.
+        # A closed loop has no waiting callers.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_settle, future, answer, error)
 
@@ -160,7 +160,7 @@ def _settle(future: "asyncio.Future[Any]", answer: object, error: BaseException 
 
 
 class _Workers:
-    """All of this process, at rest while it forks."""
+    """All of this process, paused while it forks."""
 
     def __init__(self) -> None:
         self._changing = Lock()

@@ -1,6 +1,6 @@
-"""`zookeeper://`: locks in a ZooKeeper ensemble, without a server of ours.
+"""`zookeeper://`: locks in a ZooKeeper ensemble, without the service.
 
-One queue of ephemeral znodes for each name: `queue` says who is granted, `acquisition` how an ask comes to stand
+One queue of ephemeral znodes for each name: `queue` says who is granted, `acquisition` how an ask gets a place
 there and how nothing is left behind, `session` for how long a session can be trusted, `session_keeper` how there
 is always one, `inspection` shows a name, and `backend` puts them together. kazoo is in
 `fencehold.drivers.zookeeper`.

@@ -1,18 +1,18 @@
-"""From an ask to its grant, whatever happens to connections and sessions on the way; and the removal of its place.
+"""From an ask to its grant, whatever happens to connections and sessions meanwhile; and the removal of its place.
 
-1. An entry is made in the session there is, found again if the answer was lost, made anew if its session ended.
-2. Nobody can come to stand before a place that is there. So a queue that was read once only gets shorter, and one
-   that was read on a member that is behind is at worst longer than it is.
-3. Whether time is over is asked after an answer, not before: who does not wait is granted what is free.
-4. Servers that fail are tolerated for as long as connecting may take; then it is said what is known.
+1. An entry is made in the current session, found again if the reply was lost, made anew if its session ended.
+2. No place is ever made before an existing one. So a queue that was read once only gets shorter, and one that was
+   read from a member that lags is at worst longer than it is.
+3. The timeout is checked after a reply, not before: an ask that does not wait is granted what is free.
+4. Servers that fail are tolerated for as long as connecting may take; then the error is raised.
 
-An ephemeral node goes with its session only, and a session may last for years. So none is left behind:
+An ephemeral node ends only with its session, and a session may last for years. So none is left behind:
 
-5. A place whose path is known is removed by a request that is handed over at once, before whatever its client asks
-   next. Nobody waits for it.
-6. What could not be removed, or may have been made without an answer, is swept by one background retry, as soon as
+5. A place whose path is known is removed by a request that is sent at once, before any later request of its
+   client. No caller waits for it.
+6. What could not be removed, or may have been made without a reply, is swept by one background retry, as soon as
    there is a connection and for as long as the session lasts; so no number of them is too many.
-7. What may have been made is looked for behind a write on the same session. Whatever was asked before that write
+7. What may have been made is looked up behind a write on the same session. Whatever was sent before that write
    has happened or never will: requests of one connection are done in order; and what an earlier connection left
    unread is refused by the servers, as the session has moved.
 """
@@ -55,14 +55,14 @@ class Acquisition:
         self._seconds = settings.connect_timeout
         self._clock = clock
         self._parents: set[str] = set()
-        """Parents that were there: mostly they still are, and need not be made."""
+        """Parents that existed: mostly they still do, and need not be made."""
 
     async def granted(self, entry: QueueEntry, until: float) -> bool:
-        """Stand in the queue; says whether it was granted in time. It has its place still, if it was not.
+        """Join the queue; returns whether it was granted in time. If not, it still has its place.
 
         Raises:
             Unavailable: it is not there.
-            OutcomeUnknown: it may be there, or stand in the queue.
+            OutcomeUnknown: it may be granted, or in the queue.
             UsageError: the name is a semaphore with another limit.
         """
         failing_since: float | None = None
@@ -86,7 +86,7 @@ class Acquisition:
                     raise
 
     async def _entered(self, entry: QueueEntry) -> ZookeeperSession | None:
-        """The session in which it has a place and knows who is before it; None if it has to be tried again."""
+        """The session in which it has a place and knows those before it; None if it has to be tried again."""
         session = await self._ready(entry)
         if entry.session is not session:
             await self._make(session, entry)
@@ -112,7 +112,7 @@ class Acquisition:
             requests.insert(0, create_container(parent, acl))
         *parents, made, listed = await session.ask(*requests, seconds=self._seconds)
         if made.is_missing:
-            # The parent was removed as nobody was in it; or just now, after it was made.
+            # The parent was removed as it was empty; perhaps just after it was made.
             self._parents.discard(parent)
             entry.leave()
             if parents and parents[0].is_missing:
@@ -124,7 +124,7 @@ class Acquisition:
         entry.see(listed.value or [])
 
     async def _find(self, session: ZookeeperSession, entry: QueueEntry) -> None:
-        """Look for what may have been made, behind a write, so that it is there by now or never will be."""
+        """Look up what may have been made, behind a write, so that it is there by now or never will be."""
         ask = proof(session.address.root), children(entry.parent)
         _, listed = await session.ask(*ask, seconds=self._seconds)
         node = entry.own_among(listed.value or [])
@@ -142,13 +142,13 @@ class Acquisition:
     async def _look(self, session: ZookeeperSession, entry: QueueEntry) -> None:
         (listed,) = await session.ask(children(entry.parent), seconds=self._seconds)
         if not entry.see(listed.value or []):
-            # Somebody removed it. It stands at the end again.
+            # It was removed by another client. It joins the end of the queue again.
             entry.leave()
 
     async def _wait(
         self, session: ZookeeperSession, entry: QueueEntry, paths: Sequence[str], until: float
     ) -> None:
-        """Wait until one of these has gone, or something else is to be looked at, or time is over."""
+        """Wait until one of these is gone, or there is another reason to read, or time is over."""
         woken = asyncio.Event()
         gone = False
 
@@ -164,7 +164,7 @@ class Acquisition:
                     await woken.wait()
             else:
                 gone = True
-            # If it was the only one before us, nobody is. Else the others have mostly gone before it: look.
+            # If it was the only one before us, none is left. Else the others are mostly gone, too: read again.
             entry.ahead = [] if gone and entry.ahead is not None and len(entry.ahead) == 1 else None
 
     def _remember(self, parent: str) -> None:

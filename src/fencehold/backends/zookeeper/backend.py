@@ -1,16 +1,16 @@
 """The backend: a name is a queue of znodes, each of which lasts as long as the session it was made in.
 
-1. *An ask is one round trip*: its place is made, and the queue is read behind it. It is granted if nobody stands
-   in its way (see `queue`); else it watches whom it must outlast.
+1. *An ask is one round trip*: its place is made, and the queue is read behind it. It is granted if no place blocks
+   it (see `queue`); else it watches the places that do.
 2. *The fence is the transaction that made the place.* Places are granted in the order in which they were made, so
-   fences grow from grant to grant; those who share a name got it in that order, too.
-3. *An ask whose answer was lost is looked for by its token*, behind a write, and goes on from where it is. If its
+   fences grow from grant to grant; shared holders got the name in that order, too.
+3. *An ask whose reply was lost is looked up by its token*, behind a write, and continues from where it is. If its
    session has ended, its place has, too: it begins anew, at the end of the queue. It is never granted by a place
    of a session that is not certainly kept.
 4. *A hold lives with its session*, and is trusted for as long as that is (see `session`). One with a ttl of its
-   own is ended by its client when its trust is over; if that dies, by the end of the session.
-5. *A holder watches its own place*, from when it has held it for a moment: who breaks it is noticed at once.
-6. *Whatever ends without a grant, or is lost, leaves its place* (see `acquisition`).
+   own is ended by its client when its trust is over; if the client dies, by the end of the session.
+5. *A holder watches its own place*, after it has held it for a moment: a force-release is noticed at once.
+6. *Whatever ends without a grant, or is lost, removes its place* (see `acquisition`).
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _OVER = LossReason("its ZooKeeper session has ended", LossKind.SESSION)
 
 
 class _Holds(LeaseSet):
-    """LeaseSet that leave their place when they are lost."""
+    """Leases whose place is removed when they are lost."""
 
     def __init__(self, clock: Clock, removal: Removal) -> None:
         super().__init__(clock)
@@ -56,7 +56,7 @@ class ZookeeperBackend:
     """`zookeeper://`. Belongs to the event loop it was opened on."""
 
     at_once = None
-    """Threads ask by way of the loop: the session is kept there."""
+    """Threads send requests through the loop: the session is there."""
 
     def __init__(self, address: ZookeeperAddress, settings: Settings, clock: Clock = clock) -> None:
         self._address = address
@@ -123,7 +123,7 @@ class ZookeeperBackend:
         return lease
 
     def _lease(self, entry: QueueEntry) -> Lease:
-        """The lease, with no await between this and the last look at the session."""
+        """The lease, with no await between this and the last check of the session."""
         ask, session = entry.ask, session_of(entry)
         lease = Lease(ask, entry.fence, session.trust, ask.terms.ttl or session.session_trust.timeout)
         lease.place = entry
@@ -154,7 +154,7 @@ class ZookeeperBackend:
             raise lease.why()
 
     async def _removed(self, entry: QueueEntry) -> bool:
-        """Remove a place, asking again if the answer was lost; says whether it was there."""
+        """Remove a place, retrying if the reply was lost; returns whether it was there."""
         was_asked = False
         until = self._clock() + self._settings.connect_timeout
         while entry.may_be_there:
@@ -178,7 +178,7 @@ class ZookeeperBackend:
             raise lease.why()
         entry, before = entry_of(lease), lease.own_end
         end = inf if ttl is None else self._clock() + ttl
-        # Nobody but this client ends it: it is enough to know that it is still there.
+        # Only this client ends it by its ttl: it is enough to know that it is still there.
         self._let_end(lease, min(before, end))
         try:
             is_there = await self._is_there(entry)
@@ -215,7 +215,7 @@ class ZookeeperBackend:
         session = await self._sessions.ready(self._settings.connect_timeout)
         return await break_holders(session, self._parent(name), fence, self._settings.connect_timeout)
 
-    # What happens by itself.
+    # Events.
 
     def _on_over(self, session: ZookeeperSession) -> None:
         for lease in self._leases:
@@ -223,7 +223,7 @@ class ZookeeperBackend:
                 self._leases.lose(lease, _OVER)
 
     def _on_back(self, session: ZookeeperSession) -> None:
-        """Watches ended with the connection: set them anew, where there were any."""
+        """Watches ended with the connection: set them again, where there were any."""
         for lease in self._leases:
             entry = entry_of(lease)
             if entry.session is session and entry.timer is None:
@@ -253,7 +253,7 @@ class ZookeeperBackend:
 
     async def _make_root(self, session: ZookeeperSession) -> None:
         root, seconds = self._address.root, self._settings.connect_timeout
-        # Asked first: who may not write above the root may use one that is there.
+        # Checked first: a client without write permission above the root may use an existing one.
         (there,) = await session.ask(exists(root), seconds=seconds)
         if there.value is None:
             parts = root.split("/")
@@ -270,7 +270,7 @@ class ZookeeperBackend:
 
 
 def entry_of(lease: Lease) -> QueueEntry:
-    """Where a lease is."""
+    """The queue entry of a lease."""
     if not isinstance(lease.place, QueueEntry):
         raise UsageError("this lease is another backend's")
     return lease.place

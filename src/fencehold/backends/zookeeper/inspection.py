@@ -1,8 +1,7 @@
-"""Looking: who has a name and who waits, as the queue says; and taking it from those who have it.
+"""Inspecting a name: holders and waiters, by its queue; and force-releasing it.
 
-Since when somebody stands there is the time of the server that made the place, against the clock here: it is
-shown, and decides nothing. ZooKeeper does not know when a place was granted: the time of a holder has its waiting
-in it.
+The age of a place is the time of the server that made it, against the clock here: it is shown, and decides
+nothing. ZooKeeper does not know when a place was granted: the time of a holder includes its wait.
 """
 
 import time
@@ -19,7 +18,7 @@ from fencehold.locks.views import Explanation, Waiting
 
 async def explained(session: ZookeeperSession, name: str, parent: str, seconds: float) -> Explanation:
     """Raises: Lost."""
-    # Behind a sync: a member may be behind what was granted before we asked.
+    # Behind a sync: a member may lag behind what was granted before this request.
     _, listed = await session.ask(sync(parent), children(parent), seconds=seconds)
     places = in_order(listed.value or [])
     count = holders(places)
@@ -32,7 +31,7 @@ async def explained(session: ZookeeperSession, name: str, parent: str, seconds: 
 
 
 async def break_holders(session: ZookeeperSession, parent: str, fence: int, seconds: float) -> int:
-    """Remove who holds a name, as far as its fence is no greater; returns a fence above theirs, or 0.
+    """Remove the holders of a name up to a fence; returns a fence above theirs, or 0.
 
     Raises:
         Lost: some may have been removed.
@@ -45,14 +44,14 @@ async def break_holders(session: ZookeeperSession, parent: str, fence: int, seco
     broken = [path for path, own in fences.items() if not fence or own <= fence]
     answers = await session.ask(*[delete(path) for path in broken], seconds=seconds)
     gone = [fences[path] for path, answer in zip(broken, answers, strict=True) if not answer.is_missing]
-    # Those who wait have places that were made later, and so a greater fence than this.
+    # The places of waiters were made later, and so have a fence as great as this or greater.
     return max(gone) + 1 if gone else 0
 
 
 def _there(
     places: Sequence[QueuePlace], seen: Sequence[ZookeeperAnswer]
 ) -> list[tuple[QueuePlace, ZookeeperAnswer]]:
-    """Without those that went meanwhile."""
+    """Without those that were removed meanwhile."""
     return [(place, answer) for place, answer in zip(places, seen, strict=False) if answer.error is None]
 
 

@@ -1,5 +1,4 @@
-"""The queue of a name: which znodes it is made of, in which order they stand, who is granted; and one ask's entry
-in it.
+"""The queue of a name: its znodes, their order, which are granted; and one ask's entry in it.
 
 ::
 
@@ -7,17 +6,17 @@ in it.
                              s-<token>-0000000008      shared
                              p3-<token>-0000000009     one of three permits
 
-1. A name is one path part, whatever it is made of, and no two names are the same one.
-2. Places stand in the order in which they were made. The number at the end says it; it counts what was ever made
-   under its parent, in 32 bits, and goes on below zero when they are full. So numbers are compared by their
-   distance, and never by their size. A parent that was removed and made again begins anew: all before had gone.
-3. A place is granted when no place before it stands in its way. An exclusive one needs to be the first; a shared
-   one needs all before it to be shared; a permit needs all before it to be permits, and fewer than there are. So
-   whenever a place is granted, all those before it are: grants go in the order of the places, and so do fences,
-   also those of readers who share.
-4. Who waits watches those only of which one must go before it can be granted: the one before it; of readers, the
-   last that is no reader; of permits, as many as there are in all, as one of these must go. So what goes wakes one
-   that waits, or as many as there are permits, and never the whole queue.
+1. A name is one path part, whatever characters it has, and no two names share one.
+2. Places are in the order in which they were made. The number at the end says it; it counts what was ever made
+   under its parent, in 32 bits, and wraps around below zero. So numbers are compared by their distance, and never
+   by their size. A parent that was removed and made again begins anew: all before were gone.
+3. A place is granted when no place before it blocks it. An exclusive one needs to be the first; a shared one needs
+   all before it to be shared; a permit needs all before it to be permits, and fewer than there are. So whenever a
+   place is granted, all those before it are: grants go in the order of the places, and so do fences, also those of
+   shared holders.
+4. A waiter watches only the places of which one must go before it can be granted: the one before it; for a reader,
+   the last that is no reader; for a permit, as many as there are in all, as one of these must go. So a removal
+   wakes up one waiter, or as many as there are permits, and never the whole queue.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ class QueuePlace(NamedTuple):
     """One place in a queue."""
 
     node: str
-    """What it is called among the children of its parent."""
+    """Its name among the children of its parent."""
     mode: str
     """`x`, `s` or `p`."""
     limit: int
@@ -51,13 +50,13 @@ def part_of(name: str) -> str:
 
 
 def stem_of(token: str, *, shared: bool, limit: int) -> str:
-    """What a place is called, as far as the number that ZooKeeper adds."""
+    """The name of a place, without the number that ZooKeeper adds."""
     mode = f"p{limit}" if limit else "s" if shared else "x"
     return f"{mode}-{token}-"
 
 
 def place_of(node: str) -> QueuePlace | None:
-    """Read what a child is called; None if it is none of ours."""
+    """Parse the name of a child; None if it is none of ours."""
     mode, _, rest = node.partition("-")
     token, _, number = rest.partition("-")
     try:
@@ -88,7 +87,7 @@ def before(places: Sequence[QueuePlace], node: str) -> list[QueuePlace] | None:
 
 
 def blockers(ahead: Sequence[QueuePlace], mode: str, limit: int) -> list[QueuePlace]:
-    """Those of whom one must go before a place behind them can be granted; none if it is granted now."""
+    """The places of which one must go before a place behind them can be granted; none if it is granted now."""
     if mode == "x":
         return list(ahead[-1:])
     others = [place for place in ahead if (place.mode, place.limit) != (mode, limit)]
@@ -111,7 +110,7 @@ def holders(places: Sequence[QueuePlace]) -> int:
 
 
 class QueueEntry:
-    """Known by the token of its ask, which is in what its node is called: so it can be found again."""
+    """Known by the token of its ask, which is in the name of its node: so it can be found again."""
 
     __slots__ = (
         "ahead",
@@ -135,16 +134,16 @@ class QueueEntry:
         self.session: ZookeeperSession | None = None
         """The one in which it may have a node."""
         self.path = ""
-        """Where its node is, once that is known."""
+        """The path of its node, once that is known."""
         self.is_doubtful = False
         """Whether it may have a node without our knowing where."""
         self.fence = 0
         self.ahead: list[QueuePlace] | None = None
-        """Those before it; None when that is to be looked up."""
+        """Those before it; None when they have to be read."""
         self.timer: asyncio.TimerHandle | None = None
-        """Until its holder watches it."""
+        """The timer after which its holder watches it."""
         self.told: Told | None = None
-        """Who is told when it goes, once its holder watches it."""
+        """The callback for its removal, once its holder watches it."""
 
     @property
     def node(self) -> str:
@@ -156,14 +155,14 @@ class QueueEntry:
         return self.session is not None and not self.session.is_over and bool(self.path or self.is_doubtful)
 
     def begin(self, session: ZookeeperSession) -> None:
-        """It is about to be made in a session. What it had in an earlier one is gone with that."""
+        """It is about to be made in a session. What it had in an earlier one ended with that."""
         self.leave()
         self.session = session
         self.is_doubtful = True
         session.claims += 1
 
     def leave(self) -> None:
-        """It has no node any more."""
+        """It no longer has a node."""
         if self.session is not None:
             self.session.claims -= 1
         self.session, self.path, self.is_doubtful, self.ahead = None, "", False, None
@@ -173,7 +172,7 @@ class QueueEntry:
         self.path, self.fence, self.is_doubtful = path, fence, False
 
     def see(self, nodes: list[str]) -> bool:
-        """These are the children of its parent; says whether it is among them.
+        """These are the children of its parent; returns whether it is among them.
 
         Raises:
             UsageError: the name is a semaphore with another limit.
@@ -192,13 +191,13 @@ class QueueEntry:
         return next((node for node in nodes if (place := place_of(node)) and place.token == token), "")
 
     def blockers(self) -> list[str]:
-        """The paths of those of whom one must go before it is granted."""
+        """The paths of the places of which one must go before it is granted."""
         terms = self.ask.terms
         mode = "p" if terms.limit else "s" if terms.shared else "x"
         return [f"{self.parent}/{place.node}" for place in blockers(self.ahead or (), mode, terms.limit)]
 
     def unwatch(self) -> None:
-        """Nobody looks after it any more."""
+        """Stop watching it."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None

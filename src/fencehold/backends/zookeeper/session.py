@@ -1,29 +1,29 @@
-"""A session: one kazoo client, for as long as the servers keep the session it began; and until when they
-certainly do.
+"""A session: one kazoo client, for as long as the servers keep its session; and until when they certainly do.
 
-1. The event loop never waits for kazoo. A request is handed over and answered on the loop, each within a time;
-   what its caller gave up waiting for may happen all the same, but before whatever is handed over later.
-2. It is kept alive by this loop and nothing else: a request each eighth of its timeout, while kazoo's own pings
-   are off. So the names of a process whose loop hangs become free. While any place is ours in it, that is a write:
+1. The event loop never waits for kazoo. A request is handed over and answered on the loop, each within a timeout;
+   one whose caller stopped waiting may still happen, but before any later request.
+2. It is kept alive by this loop only: a heartbeat each eighth of its timeout, while kazoo's own pings are off. So
+   the names of a process whose loop hangs are released. While any place in it is ours, the heartbeat is a write:
    it proves that the session is kept.
-3. A server that leaves one of these unanswered for two fifths of the timeout is left for another.
-4. When it is over it stays over. Its client makes no other session, and nothing it says is heard any more. If it
-   is over since the servers do not let us in, whatever was asked in vain is told that.
+3. A server that leaves one of these unanswered for two fifths of the timeout is replaced by another.
+4. When it is over it stays over. Its client makes no other session, and its later events are ignored. If it is
+   over because the servers reject us, pending requests get that error.
 
-A session is ended by the leader, `timeout` after it last heard of it. But a client talks to any member, and what
-it is answered there proves little about the leader. What is relied on (`SessionTrust`):
+A session is ended by the leader, `timeout` after its last touch of it. But a client talks to any member, whose
+replies prove little about the leader. What is relied on (`SessionTrust`):
 
-5. *The member a client talks to notes each request, and tells the leader with its answer to the leader's next
-   ping*, of which there are two a tick. A session lasts two ticks at least; so a quarter of its timeout after it
-   was answered, a request has been told of. Until then it is a *touch* that may be lost: the member may be cut
-   off, and go on answering reads for as long as it takes to notice.
-6. *What a member says to the leader arrives in order.* So a write that is answered, by the same connection, proves
-   that what was told before it was sent did arrive. Reads and `sync` prove nothing: the one is answered by the
-   member alone, the other by a leader that may have been deposed. A write is answered after a quorum had it; so no
-   newer leader had begun when it was sent, and one that begins later gives every session its whole timeout anew.
-7. *Beginning a session is a write of its own*, heard by the leader itself. Resuming one after a lost connection is
-   heard by the leader, too, but is no write: the next write proves it. Touches by an older connection count for
-   nothing.
+5. *The member a client talks to records each request, and reports it with its reply to the leader's next ping*, of
+   which there are two a tick. A session lasts at least two ticks; so a quarter of its timeout after it was
+   answered, a request has been reported. Until then it is a *touch* that may be lost: the member may be cut off,
+   and keep answering reads for as long as it takes to notice.
+6. *What a member sends to the leader arrives in order.* So a write that is answered, by the same connection,
+   proves that what was reported before it was sent did arrive. Reads and `sync` prove nothing: the one is answered
+   by the member alone, the other by a leader that may have been deposed. A write is answered after a quorum had
+   it; so no newer leader had begun when it was sent, and one that begins later gives every session its whole
+   timeout anew.
+7. *Beginning a session is a write of its own*, processed by the leader itself. Resuming one after a lost
+   connection reaches the leader, too, but is no write: the next write proves it. Touches by an older connection do
+   not count.
 8. So a session is trusted until `timeout` after the newest touch was *sent* that a later write has proved, less a
    margin for clocks that drift. The leader rounds up to its next tick, which is left out here.
 """
@@ -57,7 +57,7 @@ from fencehold.locks.clock import Clock
 from fencehold.locks.trust import NEVER, Trust, margin
 
 _TOLD_AFTER = 1 / 4
-"""Of the timeout: half a tick at the most, as a session lasts two ticks at the least."""
+"""Of the timeout: at most half a tick, as a session lasts at least two ticks."""
 _APART = 1 / 32
 """Of the timeout: touches closer than this to the last one are not kept."""
 _BEATS = 8
@@ -67,23 +67,23 @@ _JEOPARDY = 0.6
 
 
 class SessionTrust:
-    """Of one session."""
+    """The trust in one session."""
 
     def __init__(self) -> None:
         self.end = NEVER
         """Until when it is trusted, by the client's clock."""
         self.timeout = 0.0
-        """What the servers agreed to."""
+        """The timeout that the servers agreed to."""
         self._touches: deque[tuple[float, float]] = deque()
-        """When each is surely told, if a later write proves it, and when it was sent."""
+        """When each is certainly reported, if a later write proves it, and when it was sent."""
 
     def on_begun(self, sent_at: float, timeout: float) -> None:
-        """A session was asked for at `sent_at`, and is there."""
+        """A session was requested at `sent_at`, and exists."""
         self.timeout = timeout
         self.end = self._after(sent_at)
 
     def on_resumed(self, sent_at: float, now: float, timeout: float) -> None:
-        """Another member took the session over; it may have agreed to another timeout."""
+        """The session was resumed on another connection, perhaps with another timeout."""
         self.timeout = timeout
         self.end = min(self.end, self._after(sent_at))
         self._touches.append((now, sent_at))
@@ -102,7 +102,7 @@ class SessionTrust:
             self.end = max(self.end, self._after(proved_at))
         if not touches or sent_at - touches[-1][1] >= _APART * self.timeout:
             touches.append((now + _TOLD_AFTER * self.timeout, sent_at))
-            # One that is so old proves nothing for any time to come.
+            # One that is so old extends no trust.
             while touches[0][1] < sent_at - self.timeout:
                 touches.popleft()
 
@@ -124,18 +124,18 @@ class ZookeeperSession:
         self.session_trust = SessionTrust()
         self.is_connected = self.is_over = False
         self.is_admitted = False
-        """Whether a server has answered anything in it."""
+        """Whether a server has answered any request in it."""
         self.denial: FenceholdError | None = None
-        """What the servers said that did not let us in, if that ended it."""
+        """The error with which the servers rejected us, if that ended it."""
         self.trouble = ""
-        """Why the last server that was tried was not connected to."""
+        """Why the last attempt to connect to a server failed."""
         self.zxid = zxid
         """The newest transaction it has seen, once it is over."""
         self.claims = 0
-        """How many places may be ours in it."""
+        """How many places in it may be ours."""
         self.on_change: Callable[[ZookeeperSession], None] = lambda _: None
         self._has_begun = False
-        """Whether the servers have made it; known to kazoo's thread alone."""
+        """Whether the servers have made it; used by kazoo's thread only."""
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._watched: dict[str, set[Told]] = {}
@@ -151,10 +151,10 @@ class ZookeeperSession:
         """Seconds for which the servers certainly keep it."""
         return 0.0 if self.is_over else self.session_trust.end - self._clock()
 
-    # Asking.
+    # Requests.
 
     def send(self, request: Request) -> "asyncio.Future[ZookeeperAnswer]":
-        """Hand a request over; the future is always answered, unless it is cancelled."""
+        """Hand a request over; the future always gets a result, unless it is cancelled."""
         reply = _Reply(self, is_write(request))
         if self.is_over:
             reply.future.set_result(ZookeeperAnswer(error=self.why_over()))
@@ -163,7 +163,7 @@ class ZookeeperSession:
         return reply.future
 
     async def ask(self, *requests: Request, seconds: float) -> list[ZookeeperAnswer]:
-        """Hand over requests, to be done one after the other, and wait for all the answers.
+        """Hand over requests, to be done one after the other, and wait for all the replies.
 
         Raises:
             AnswerLost: one of them was not answered, and will not be, or not in time.
@@ -198,7 +198,7 @@ class ZookeeperSession:
 
     @contextlib.contextmanager
     def watching(self, paths: Iterable[str], told: Told) -> Iterator[Callable[[Any], None]]:
-        """Have it told of these nodes, if the request for them hands over the watcher that this gives."""
+        """Call `told` for events of these nodes, if the request for them passes the watcher that this yields."""
         for path in paths:
             self.watch(path, told)
         try:
@@ -213,7 +213,7 @@ class ZookeeperSession:
         return self._on_event
 
     def unwatch(self, path: str, told: Told) -> None:
-        """No more."""
+        """Stop watching."""
         found = self._watched.get(path, set())
         found.discard(told)
         if not found:
@@ -222,7 +222,7 @@ class ZookeeperSession:
     # Ending.
 
     async def end(self, patience_s: float) -> None:
-        """End it in order, if that is possible in so many seconds, and wait until nothing of it is left."""
+        """End it cleanly, if that is possible in so many seconds, and wait until nothing of it is left."""
         self._over()
         await close(self._client, patience_s)
 
@@ -231,19 +231,19 @@ class ZookeeperSession:
         self._client.handler.cut()
 
     def deny(self, error: Exception) -> None:
-        """The servers do not let us in: it is over."""
+        """The servers reject us: it is over."""
         self.denial = self.denial or meaning(str(self.address), error)
         self._client.handler.hang_up()
         self._over()
 
     def why_over(self) -> FenceholdError:
-        """The error for what was asked in it when it was over."""
+        """The error for requests in it when it is over."""
         if self.denial is not None:
             # A new one for each: an error that several raise collects the traceback of all.
             return type(self.denial)(str(self.denial))
         return AnswerLost(f"{self.address}: the session has ended")
 
-    # What kazoo tells.
+    # Events of kazoo.
 
     def _made(self, ttl: float, zxid: int) -> Any:
         handler = BufferedHandler("fencehold zookeeper", self.address.tls)
@@ -251,26 +251,26 @@ class ZookeeperSession:
         handler.on_end = self._over
         connection = client._connection
         connection._connect = partial(self._connect, client, connection._connect)
-        # The loop keeps the session alive, and not a thread that goes on when the loop hangs.
+        # The loop keeps the session alive, and not a thread that continues when the loop hangs.
         connection._send_ping = lambda timeout: None
         return client
 
     def _connect(
         self, client: Any, connect: Callable[..., tuple[float, float]], *place: Any
     ) -> tuple[float, float]:
-        """On kazoo's thread: connect, and note when that was asked for and which timeout was agreed to."""
+        """On kazoo's thread: connect, and record when that was requested and which timeout was agreed on."""
         was_there, sent_at = self._has_begun, self._clock()
         try:
             read_ms, connect_ms = connect(*place)
         except Exception as error:
             self.trouble = _trouble(place, error)
             raise
-        # kazoo keeps two thirds of what was agreed to.
+        # kazoo stores two thirds of the timeout that was agreed on.
         client.handler.posts.put(partial(self._on_connected, sent_at, read_ms * 1.5 / 1_000, was_there))
         return read_ms, connect_ms
 
     def _on_state(self, client: Any, state: str) -> None:
-        # On kazoo's thread, and before kazoo forgets what its session has seen.
+        # On kazoo's thread, and before kazoo resets the state of its session.
         if state == KazooState.CONNECTED:
             self._has_begun = True
         elif state == KazooState.LOST:
@@ -347,7 +347,7 @@ class ZookeeperSession:
 
 
 def _trouble(place: Sequence[Any], error: Exception) -> str:
-    """Why kazoo did not connect to a server: it wraps what the system said."""
+    """Why kazoo did not connect to a server: it wraps the error of the system."""
     host, *_, port = place
     cause = error.__context__ if isinstance(error.__context__, OSError) else error
     why = of_attempt(cause, "zookeeper") if isinstance(cause, OSError) else str(cause)
@@ -355,7 +355,7 @@ def _trouble(place: Sequence[Any], error: Exception) -> str:
 
 
 class _Reply:
-    """What kazoo takes for its promise of an answer."""
+    """Stands in for kazoo's own result object."""
 
     __slots__ = ("_is_write", "_sent_at", "_session", "future")
 
@@ -381,7 +381,7 @@ class _Reply:
         if isinstance(error, DENIALS):
             session.deny(error)
         if isinstance(error, ELSEWHERE) and session.is_connected:
-            # A server may say so and not hang up; on another connection it is found out what has become of it.
+            # A server may reply so and not disconnect; another connection shows what has become of the session.
             session.cut()
         if self.future.done():
             return

@@ -1,8 +1,8 @@
-"""The session there is, and the next one when it is over.
+"""The current session, and the next one when it is over.
 
-1. There is one session at a time. When it is over, all who have something in it are told first; the next one
-   begins after a pause, so that servers that refuse us are not stormed: longer and longer while they reject us.
-2. Who asks while the servers do not let us in is told so at once, until they answer something again.
+1. There is one session at a time. When it is over, its owners are notified first; the next one begins after a
+   pause, so that servers that refuse us are not flooded: with exponential back-off while they reject us.
+2. Callers get the rejection at once while the servers reject us, until they answer a request again.
 3. After `close`, no thread and no socket is left.
 """
 
@@ -34,7 +34,7 @@ class SessionKeeper:
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self._denial: FenceholdError | None = None
-        """Why the last session is over, if the servers did not let us in."""
+        """Why the last session is over, if the servers rejected us."""
         self._pause_s = _ANEW_S
         self._bells: set[asyncio.Event] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -46,7 +46,7 @@ class SessionKeeper:
 
         Raises:
             Unavailable: it has none in time.
-            PermissionDenied: the servers do not let us in.
+            PermissionDenied: the servers reject us.
         """
         if self._is_ready():
             return self._session
