@@ -21,13 +21,13 @@ KINDS: dict[Kind, str] = {
     "late_release": "released after its timeout had run out",
     "lost": "gone from Redis before its timeout had run out",
 }
-"""What is counted, and what it means. That an overlap is over is no finding of its own."""
+"""The kinds that are counted, and what they mean. That an overlap is over is no finding of its own."""
 NAMES_MAX = 1_000
 TOP = 10
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One who had the lock."""
+    """One holder of the lock."""
 
     client: str
     host: str
@@ -35,14 +35,14 @@ class Side(msgspec.Struct, frozen=True):
     owner: str
     """The thread or task."""
     since: float
-    """When it got the lock: seconds since 1970, by the clock of the one that reports."""
+    """When it got the lock: seconds since 1970, by the clock of the reporting process."""
     timeout: float | None
-    """What it was to last for; None: it has no end, or that is not known."""
+    """Its timeout; None: it has none, or it is not known."""
     fence: int = 0
     """Of its record in Fencehold; 0 if there is none."""
 
     def __str__(self) -> str:
-        return f"{self.client or 'somebody'} on {self.host} (pid {self.pid}), {self.owner}"
+        return f"{self.client or 'an unnamed client'} on {self.host} (pid {self.pid}), {self.owner}"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ class Summary(msgspec.Struct, frozen=True):
     failures: int = 0
     """Acquires and releases that could not be recorded, and reports that could not be written."""
     dropped: int = 0
-    """Acquires that were not recorded, since too many waited to be."""
+    """Acquires that were not recorded, since there were too many."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -138,7 +138,7 @@ class Tally:
 
 
 def read(lines: Iterable[bytes]) -> tuple[Summary, int]:
-    """The summary of a file of reports, and how many of its lines are none."""
+    """The summary of a file of reports, and how many of its lines are not reports."""
     tally, unreadable = Tally(), 0
     decoder = msgspec.json.Decoder(Report)
     for line in lines:

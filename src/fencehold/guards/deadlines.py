@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAXIMUM_S = 60.0
 WAITS = 4
-"""Of one HTTP request, one after the other: for a connection of the pool, to connect, to send, for the answer."""
+"""Of one HTTP request, one after the other: for a pooled connection, to connect, to send, for the response."""
 _STATEMENT_MARGIN_S = 0.25
 _MS_MAX = 2**31 - 1
 
@@ -41,7 +41,7 @@ SELECT set_config('statement_timeout',
 
 
 def bounded(hold: Claiming, maximum: float = inf, *, margin: float = 0.0) -> float:
-    """Seconds that a call may take now: what is left of the trust, less the margin; `maximum` at the most.
+    """Seconds that a call may take now: what is left of the trust, less the margin; at most `maximum`.
 
     Raises:
         HoldLost: nothing is left, or no more than the margin. Do not begin.
@@ -62,10 +62,10 @@ def bounded(hold: Claiming, maximum: float = inf, *, margin: float = 0.0) -> flo
 
 
 def timeout(hold: Claiming, maximum: float = MAXIMUM_S, *, margin: float = 0.0, waits: int = WAITS) -> float:
-    """A timeout for `httpx` or `requests`, both of which hold it against each wait, and not against the request.
+    """A timeout for `httpx` or `requests`, both of which apply it to each wait, and not to the whole request.
 
-    So each has a part of what is left: `waits` is how many there are, 4 with httpx, 2 with requests. An answer
-    that comes in drops is more waits than that: on a loop, bound the whole call by `within`.
+    So each has a part of what is left: `waits` is how many there are, 4 with httpx, 2 with requests. A response
+    that trickles in is more waits than that: on a loop, bound the whole call by `within`.
 
     Raises:
         HoldLost: as `bounded`.
@@ -105,8 +105,8 @@ def statement_timeout(
 ) -> Awaitable[None] | None:
     """Have Postgres cancel what runs when the trust ends, for the rest of this transaction. On a loop, await it.
 
-    It is held against each statement from its own beginning: call it again before those that may take long. The
-    server counts: one that is cut off goes on for that long, and then cancels.
+    It applies to each statement from its own beginning: call it again before those that may take long. The server
+    counts: one that is cut off continues for that long, and then cancels.
 
     Raises:
         HoldLost: as `bounded`.

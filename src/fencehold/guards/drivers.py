@@ -1,9 +1,9 @@
-"""The guards of databases that are used by their drivers: what is the same with each, blocking and awaited.
+"""The guards of databases that are used by their drivers: what is the same for all, blocking and awaited.
 
-1. A driver says how a statement is executed there, how a transaction is seen, and how a value is marked. All else
+1. A driver defines how a statement is executed, how a transaction is detected, and how a value is marked. All else
    is here, and is the same everywhere.
-2. The order is the same, too: what is offered is looked at first, then the connection and its transaction. Only
-   then is something executed, and nothing is judged unless the transaction is open still.
+2. The order is the same, too: the offer is checked first, then the connection and its transaction. Only then is
+   something executed, and nothing is judged unless the transaction is still open.
 
 The statements and their laws are in `fencehold.guards.statements`.
 """
@@ -27,7 +27,7 @@ class Updated(NamedTuple):
 
     written: int
     mark: int | None
-    """The fence of the row, looked at if none was written."""
+    """The fence of the row, read if none was written."""
 
 
 class Driver(ABC):
@@ -45,7 +45,7 @@ class Driver(ABC):
         """Refuse if the statement was a transaction of its own after all."""
 
     def judge(self, said: Statements, offer: Offer, told: int | None) -> None:
-        """Raise unless what was told of the mark is the fence offered."""
+        """Raise unless the mark that was returned is the fence offered."""
         said.judge(offer, told)
 
     def statements(self, table: str, strict: bool) -> Statements:
@@ -60,15 +60,15 @@ class BlockingDriver(Driver, Generic[C]):
 
     @abstractmethod
     def execute(self, connection: C, sql: str, values: Values | None = None) -> None:
-        """A statement that gives nothing."""
+        """Execute a statement that returns nothing."""
 
     @abstractmethod
     def told(self, connection: C, sql: str, values: Values) -> int | None:
-        """What a statement that raises a mark tells of it."""
+        """The mark that is returned by a statement that raises it."""
 
     @abstractmethod
     def updated(self, connection: C, said: FencedUpdate, values: Values) -> Updated:
-        """Update, and look if no row was written."""
+        """Update, and read the row's fence if no row was written."""
 
     def fenced_update(
         self,
@@ -155,7 +155,7 @@ class BlockingGuard(Generic[C]):
         Raises:
             StaleFence: another has held the name since; roll back.
             UsageError: there is no transaction, no fence for that name, or (strict) no mark.
-            Exception: what the driver raises, as it is; deadlocks and serialization failures may be tried again.
+            Exception: what the driver raises, as it is; deadlocks and serialization failures may be retried.
         """
         offer = offer_of(hold, name)
         self._driver.begun(connection)

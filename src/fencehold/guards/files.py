@@ -89,7 +89,7 @@ class Guard:
 
         Raises:
             LimitExceeded: it is larger than `size_max`.
-            FileNotFoundError: there is none; the mark is raised all the same.
+            FileNotFoundError: there is none; the mark is raised anyway.
         """
         offer = offer_of(hold, name)
         with Place(path).locked(offer, strict=self._strict, timeout_s=self._timeout) as owned:
@@ -134,7 +134,7 @@ def _replace(owned: Owned, data: bytes, offer: Offer) -> None:
     try:
         write_file(place.new, data, os.O_TRUNC, _mode(place.path))
         owned.admit(offer)
-        # That no append is under way must be as durable as the file it would be taken back from.
+        # That no append is in progress must be as durable as the file it would be undone in.
         owned.sync()
         os.replace(place.new, place.path)
     except OSError:
@@ -153,7 +153,7 @@ def _append(owned: Owned, data: bytes, offer: Offer) -> None:
     try:
         if is_new:
             place.sync_names()
-        # One write for the mark and for how to take back what is added now.
+        # One write for the mark and for how to undo the append.
         owned.put(owned.note._replace(mark=offer.fence).appending(os.fstat(fd).st_size, data))
         write_all(fd, data)
         os.fdatasync(fd)
@@ -166,7 +166,7 @@ def _append(owned: Owned, data: bytes, offer: Offer) -> None:
 
 
 def _take_back(fd: int, owned: Owned, error: OSError) -> None:
-    """The append failed: undo it now, not at the next append, since a reader may read before that."""
+    """The append failed: undo it now, not at the next append, as a reader may come before that."""
     if owned.note.length == 0:
         return
     try:

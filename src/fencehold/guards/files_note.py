@@ -1,4 +1,4 @@
-"""The note beside a guarded file: whose fence guards it, the mark, and an append that is under way.
+"""The note beside a guarded file: which name guards it, the mark, and an append in progress.
 
 1. *A note is whole or refused.* It has a checksum over all of it, and a fixed size for its name; an empty, torn or
    foreign file is `Damaged`, and never taken for a mark of 0.
@@ -28,19 +28,19 @@ class Note(NamedTuple):
     """Of the lock whose fences guard it."""
     mark: int = 0
     before: int = 0
-    """How long the file was before the append that is under way."""
+    """The size of the file before the append in progress."""
     length: int = 0
-    """How much that append adds; 0: none is under way."""
+    """How much that append adds; 0: none is in progress."""
     digest: int = 0
     """The checksum of what it adds."""
 
     @property
     def settled(self) -> "Note":
-        """The same, with no append under way."""
+        """The same, with no append in progress."""
         return self._replace(before=0, length=0, digest=0)
 
     def appending(self, before: int, data: bytes) -> "Note":
-        """The same, with an append under way."""
+        """The same, with an append in progress."""
         return self._replace(before=before, length=len(data), digest=crc32(data))
 
     def encode(self) -> bytes:
@@ -67,7 +67,7 @@ def decode(text: bytes, place: str) -> Note:
             return note
     raise Damaged(
         f"{place} is not a complete note of a guard ({len(text)} bytes): the fences seen are not known. Nothing "
-        "was written. If nobody holds the name, remove it, and the next fence counts as the first"
+        "was written. If the name is not held, remove it, and the next fence counts as the first"
     )
 
 

@@ -27,14 +27,14 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Place:
-    """Where a guarded file is, and what lies beside it."""
+    """A guarded file's path, and those of the files beside it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         # One file has one note, whatever path is used for it.
         self.path = Path(os.path.realpath(path))
         self.note = self.path.with_name(f".{self.path.name}.fence")
         self.new = self.path.with_name(f".{self.path.name}.fence-new")
-        """What is to take the file's place. One name for all: a process that is killed leaves no more than one."""
+        """The file that will replace it. One name for all: a process that is killed leaves at most one."""
 
     def make_note(self, name: str) -> None:
         """Create the note, with a mark of 0, unless there is one. Idempotent."""
@@ -61,7 +61,7 @@ class Place:
 
         Raises:
             UsageError: strict, and there is no note; or it is guarded by another name.
-            Unavailable: others had it all the time. Nothing happened.
+            Unavailable: others held it all the time. Nothing happened.
             Damaged: the note is not whole. Nothing happened.
         """
         until = time.monotonic() + timeout_s
@@ -71,7 +71,7 @@ class Place:
             owned.settle()
             yield owned
         finally:
-            # Said, and not left to `close`: a process that was forked meanwhile has the same opening.
+            # Explicitly, and not left to `close`: a process that was forked meanwhile shares the open file.
             fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
 
@@ -85,7 +85,7 @@ class Place:
             except BaseException:
                 os.close(fd)
                 raise
-            # It was removed while we waited: a lock on it excludes no one.
+            # It was removed while we waited: a lock on it excludes no other process.
             os.close(fd)
 
     def _open(self, offer: Offer, strict: bool) -> int:
@@ -114,7 +114,7 @@ class Owned:
         self._fd = fd
 
     def refuse_stale(self, offer: Offer) -> None:
-        """Raise if the offer is not to write here."""
+        """Raise if the offer must not write here."""
         if offer.name != self.note.name:
             raise UsageError(
                 f"{str(self.place.path)!r} is guarded by the fences of {self.note.name!r}, not of {offer.name!r}"
@@ -141,7 +141,7 @@ class Owned:
         os.fdatasync(self._fd)
 
     def settle(self) -> None:
-        """Take back an append that was interrupted: all of it is there, or nothing."""
+        """Undo an append that was interrupted: all of it is there, or nothing."""
         note = self.note
         if note.length == 0:
             return
@@ -153,12 +153,12 @@ class Owned:
                     os.fdatasync(fd)
             finally:
                 os.close(fd)
-        # Should this be lost with the power, the same is found, and done, again.
+        # If this is lost in a power failure, the same is found, and done, again.
         self.put(note.settled, durably=False)
 
 
 def write_file(path: Path, data: bytes, flags: int, mode: int | None = None) -> None:
-    """Make a file of these bytes, durably but for its name."""
+    """Make a file of these bytes, durably except for its name."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS | flags, 0o666)
     try:
         if mode is not None:

@@ -1,11 +1,11 @@
-"""A guard in front of a web application: pure ASGI middleware, for Starlette, FastAPI, Django and the rest.
+"""A guard in front of a web application: pure ASGI middleware, for Starlette, FastAPI, Django and others.
 
 1. *A stale request is refused by the middleware*, with 412, before the application sees it. Its fence is in the
-   headers of `http_headers`, and is held against a mark that every request with a fence raises.
+   headers of `http_headers`, and is compared with a mark that every request with a fence raises.
 2. *The middleware does not guard the write.* The application writes later, and a request that passed may be
    overtaken meanwhile: by the holder of a greater fence, that passes, reads and writes while this one is still on
-   its way to the data. What is written must be guarded where it is written, with the same offer, which is at hand
-   as `scope["fencehold.offer"]`. The middleware saves the work; the guard at the data saves the data.
+   its way to the data. What is written must be guarded where it is written, with the same offer, which is in
+   `scope["fencehold.offer"]`. The middleware saves the work; the guard at the data saves the data.
 3. *A `StaleFence` that the application raises is a 412, too*, unless the response has begun.
 4. *Nothing passes silently*: without a fence 428 (unless not `required`), with one that cannot be read, or of
    another name than `expects` says, 400; if the marks cannot be read, 503. See `http_problems`.
@@ -38,7 +38,7 @@ OFFER = "fencehold.offer"
 """The key of the scope under which the application finds the offer."""
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _POLICY_VIOLATION = 1008
-"""With which a WebSocket is closed, where the server cannot answer its handshake."""
+"""The code with which a WebSocket is closed if the server cannot answer its handshake."""
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class FenceMiddleware:
 
 
 class _Answer:
-    """The answer to one request: seen to begin, or given here."""
+    """The response to one request: of the application, or sent here."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._is_socket = scope["type"] == "websocket"

@@ -2,7 +2,7 @@
 
 1. *Nothing is sent without a hold that can be trusted*: no hold, a claim, or one that is lost or released raises
    before the first byte. That it is trusted now does not mean that it is when the request arrives: the other side
-   finds that out, by the fence.
+   checks that, by the fence.
 2. One object serves httpx, with and without `await`, and requests: both take something to be called with each
    request before it is sent. So nothing of theirs is imported here.
 3. A 412 that says "stale fence" is raised as `StaleFence`; any other 412 is not ours.
@@ -62,7 +62,7 @@ class FenceAuth:
 
 
 def fence_headers(hold: Offered | None = None, *, name: str | None = None) -> dict[str, str]:
-    """The headers that say the fence of a hold, or of the current one.
+    """The headers with the fence of a hold, or of the current one.
 
     Raises:
         UsageError: there is no hold here, or it has no fence, or none of that name.

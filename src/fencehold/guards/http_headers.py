@@ -1,4 +1,4 @@
-"""The two headers by which a fence travels, written by `sending` and read by `http`.
+"""The two headers that carry a fence, written by `http_client` and read by `http`.
 
 1. `Fencehold-Name` is the name in UTF-8, percent-encoded: a header carries neither every letter nor a line break.
 2. `Fencehold-Fence` is the fence in decimal digits, with no sign, space or zero before it.
@@ -17,22 +17,22 @@ NAME_HEADER = "Fencehold-Name"
 FENCE_HEADER = "Fencehold-Fence"
 
 _NAME = re.compile(r"(?:[!-$&-~]|%[0-9A-Fa-f]{2})+")
-"""What can be seen of ASCII, and bytes in percent."""
+"""Printable ASCII, and percent-encoded bytes."""
 _FENCE = re.compile(r"[1-9][0-9]{0,18}")
 _SAFE = "!#$&'()*+,/:;=?@[]^`{|}~"
 """Left as they are, so that people can read the name; `%`, quotes and spaces are not."""
 
 
 def written(offer: Offer) -> dict[str, str]:
-    """The headers that say an offer."""
+    """The headers for an offer."""
     return {NAME_HEADER: quote(offer.name, safe=_SAFE), FENCE_HEADER: str(offer.fence)}
 
 
 def read(headers: Iterable[tuple[bytes, bytes]]) -> Offer | None:
-    """What the headers of a request say, as ASGI gives them; None if they say nothing.
+    """The offer in the headers of a request, as ASGI gives them; None if there is none.
 
     Raises:
-        UsageError: what they say is malformed; the message says how.
+        UsageError: it is malformed; the message says how.
     """
     names, fences = [], []
     for key, value in headers:
@@ -51,7 +51,7 @@ def read(headers: Iterable[tuple[bytes, bytes]]) -> Offer | None:
 
 def _name(value: bytes) -> str:
     text = value.decode("latin-1")
-    # Longer than any name can be in percent: not even looked at.
+    # Longer than any percent-encoded name can be: not even parsed.
     if len(text) > 3 * NAME_BYTES_MAX or not _NAME.fullmatch(text):
         raise UsageError(
             f"{NAME_HEADER} is a name of 1 to {NAME_BYTES_MAX} bytes of UTF-8, percent-encoded, not {_shown(text)}"

@@ -26,7 +26,7 @@ class MarkStore(Protocol):
     """Where marks are kept."""
 
     async def raise_to(self, name: str, fence: int) -> int:
-        """Raise the mark of a name to a fence, unless it is there or beyond; returns the mark after that.
+        """Raise the mark of a name to a fence, unless it is as great already; returns the mark after that.
 
         Atomic. Cancelled, it has happened or not.
 
@@ -92,5 +92,5 @@ class GuardMarks:
 
 
 def unknown(name: str) -> UsageError:
-    """What a strict store says of a name it does not know."""
+    """The error of a strict store for a name it does not know."""
     return UsageError(f"{name!r} has no mark: this store is strict, register the name first")

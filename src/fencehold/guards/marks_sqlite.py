@@ -3,7 +3,7 @@
 They are those of `fencehold.guards.sqlite`: if the application has its data in this file, guarded by that table,
 the middleware and the data share one mark.
 
-1. One statement raises the mark and reads it: SQLite lets one writer in at a time, and the answer is of that step.
+1. One statement raises the mark and reads it: SQLite allows one writer at a time, and the result is of that step.
 2. Every commit is on the disk before it is acknowledged (`synchronous = FULL`): a mark never goes back after a
    power cut.
 3. The event loop never waits for the disk: all is done in one thread of the store's own, in order.
@@ -32,7 +32,7 @@ class SqliteMarks:
     def __init__(
         self, path: str | os.PathLike[str], *, strict: bool = False, table: str = TABLE, timeout_s: float = 5.0
     ) -> None:
-        """File and table are made when they are first used; `:memory:` is refused, which would be forgotten."""
+        """File and table are made when they are first used; `:memory:` is refused, as it would be lost."""
         if os.fspath(path) in ("", ":memory:"):
             raise UsageError("marks are kept in a file: for marks in memory there is MemoryMarks")
         self._path = os.fspath(path)
@@ -47,7 +47,7 @@ class SqliteMarks:
         await self._in_thread(lambda connection: connection.execute(self._said.registering, values).close())
 
     async def raise_to(self, name: str, fence: int) -> int:
-        """As `MarkStore` says; cancelled, it is done all the same."""
+        """As `MarkStore` says; cancelled, it is done anyway."""
         offer = Offer(name, fence).checked()
         said, values = self._said.raising, self._said.values(offer)
         rows = await self._in_thread(lambda connection: connection.execute(said, values).fetchall())

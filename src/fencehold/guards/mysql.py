@@ -15,7 +15,7 @@
 3. In REPEATABLE READ, MySQL's default, a transaction reads the snapshot of its first read, and gets no error if
    that is old. So `enter` comes before any read: the snapshot is taken after the mark was raised.
 4. Two transactions that enter names unknown so far, side by side, may end in a deadlock (1213), which is the
-   driver's own error: try again. `register` names beforehand where that is often.
+   driver's own error: retry. `register` names beforehand where that is frequent.
 5. `LAST_INSERT_ID()` of the session is the mark afterwards: it is how MySQL tells it in the same statement.
 
 The statements and their laws are in `fencehold.guards.statements`.
@@ -118,7 +118,7 @@ async_fenced_update = AsyncGuard._driver.fenced_update
 
 
 def _written(cursor: Any) -> int:
-    """How many rows an update met. A row that stays as it was is not counted by MySQL, and met all the same."""
+    """How many rows an update matched. MySQL does not count a matched row that stays as it was."""
     return max(cursor.rowcount, 1) if cursor.lastrowid else 0
 
 
@@ -129,7 +129,7 @@ def _value(row: Any) -> int | None:
 
 
 def _in_transaction(connection: Any, unknown: int) -> None:
-    """Refuse one that is in none; `unknown` is the status of a driver that keeps none."""
+    """Refuse a connection without a transaction; `unknown` is the status for drivers that keep none."""
     if not getattr(connection, "server_status", unknown) & _IN_TRANSACTION:
         raise UsageError(
             "a guard works in the transaction that writes, on a table of InnoDB: "

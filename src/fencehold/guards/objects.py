@@ -70,7 +70,7 @@ class Guard:
     ) -> None:
         """`strict`: an object without a mark is an error; `register` those there are.
 
-        `attempts`: how often a write is tried that others overtake; `size_max`: bytes of an object.
+        `attempts`: how often an overtaken write is tried; `size_max`: bytes of an object.
         """
         if form not in FORMS:
             raise UsageError(f"the form of an object is one of {', '.join(FORMS)}, not {form!r}")
@@ -130,7 +130,7 @@ class Guard:
         `enter`.
 
         Raises:
-            OutcomeUnknown: the store did not answer, or what it did was overtaken; read before going on.
+            OutcomeUnknown: the store did not answer, or its write was overtaken; read before continuing.
         """
         offer = offer_of(hold, name)
         self._fits(len(body))
@@ -144,7 +144,7 @@ class Guard:
         raise self._overtaken(bucket, key)
 
     def probe(self, bucket: str, key: str = "fencehold-probe") -> None:
-        """Find out whether the store keeps conditions, on an object of its own, which is gone afterwards.
+        """Test whether the store obeys conditions, on an object of its own, which is deleted afterwards.
 
         Raises:
             Unsupported: it ignores them: a guard in front of it would guard nothing.
@@ -170,7 +170,7 @@ class Guard:
                     return seen_of(self._client.head_object(Bucket=bucket, Key=key), place)
                 answer = self._client.get_object(Bucket=bucket, Key=key)
                 with answer["Body"] as stream:
-                    # The stamp takes some; what is far too large is not read.
+                    # With room for the stamp; what is far too large is not read.
                     self._fits(int(answer["ContentLength"]) - 256)
                     return seen_of(answer, place, stream.read())
         except Missing:

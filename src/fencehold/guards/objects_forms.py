@@ -3,7 +3,7 @@
 1. *No two writes of a guard have the same bytes*: each has a stamp, its fence and a random number. S3 makes
    an object's ETag of its bytes alone. Without a stamp, a write that says the same as the one before, or changes
    metadata only, would leave the ETag as it was, and a condition on it would not see that write.
-2. What is put in comes out the same.
+2. What is put in is returned unchanged.
 
 `line` puts it into a first line of its own. `gzip` puts it into an extra field of a gzip header, and declares
 `Content-Encoding: gzip`: an HTTP client that decodes gzip sees only the bytes that were put.

@@ -1,9 +1,9 @@
-"""What an S3-compatible store says, and what it means.
+"""The responses of an S3-compatible store, and what they mean.
 
-1. *One answer has the mark, the ETag and the bytes*: no write can come between them.
-2. *A condition that failed is an answer*: nothing was written; look again. Unless botocore has retried the
+1. *One response has the mark, the ETag and the bytes*: no write can come between them.
+2. *A failed condition is a definite answer*: nothing was written; read again. Unless botocore has retried the
    request: then the first attempt may have taken effect.
-3. *A write that was not answered, or with a 5xx, may be done*: `OutcomeUnknown`.
+3. *A write without a response, or with a 5xx, may be done*: `OutcomeUnknown`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ class ConditionFailed(Exception):
 
 
 def seen_of(answer: Mapping[str, Any], place: str, data: bytes = b"") -> Seen:
-    """What an answer to HEAD or GET tells.
+    """The object in a response to HEAD or GET.
 
     Raises:
         Damaged: there is something in the place of the mark that is none.
@@ -70,7 +70,7 @@ def seen_of(answer: Mapping[str, Any], place: str, data: bytes = b"") -> Seen:
     etag, length, mark = answer["ETag"], int(answer["ContentLength"]), said.get(FENCE)
     if mark is None:
         return Seen(etag, is_empty=False, length=length, headers=headers, data=data)
-    # Of a guard's form, and not of the body.
+    # It belongs to the guard's form, and not to the body.
     headers.pop("ContentEncoding", None)
     if not (mark.isascii() and mark.isdigit() and said.get(NAME)):
         raise Damaged(f"the mark of {place} is {mark!r}, of {said.get(NAME)!r}: that is none. Nothing was written")
@@ -104,7 +104,7 @@ def writing(place: str) -> Iterator[None]:
     """Writing under a condition.
 
     Raises:
-        ConditionFailed: it does not hold any more.
+        ConditionFailed: it is no longer true.
     """
     try:
         yield

@@ -45,9 +45,9 @@ PREFIX = "fencehold:fence:"
 
 
 class Transaction(DataAccessCommands):
-    """Commands that run together behind a fence. Its methods are redis-py's own; what they give is not known yet.
+    """Commands that run together behind a fence. Its methods are redis-py's own; their results are not known yet.
 
-    It is in `results` when the block is over.
+    They are in `results` when the block is over.
     """
 
     _is_async_client: Literal[False] = False
@@ -57,7 +57,7 @@ class Transaction(DataAccessCommands):
         self._prefix = prefix.encode()
         self.commands: list[Command] = []
         self.results: list[Any] = []
-        """As Redis answers in a script: bytes, whole numbers, lists of them; None for what is not there."""
+        """As Redis returns them in a script: bytes, whole numbers, lists of them; None for what is missing."""
 
     def execute_command(self, *words: Any, **_: Any) -> None:
         """Have this command run when the block is over: `execute_command("SET", "k", "v")`.
@@ -69,7 +69,7 @@ class Transaction(DataAccessCommands):
 
 
 class _Words:
-    """What is sent, and what the answers mean; the same for threads and loops."""
+    """Requests and replies; the same for threads and loops."""
 
     def __init__(self, prefix: str, strict: bool) -> None:
         if not prefix:
@@ -117,7 +117,7 @@ class Guard(_Words):
         self._run(offer_of(hold, name), ())
 
     def run(self, hold: Offered, commands: Iterable[Sequence[Any]], name: str | None = None) -> list[Any]:
-        """Check and raise the mark and run the commands, in one step; returns what they gave.
+        """Check and raise the mark and run the commands, in one step; returns their results.
 
         Raises:
             StaleFence: nothing was written.
@@ -171,7 +171,7 @@ class AsyncGuard(_Words):
         await self._run(offer_of(hold, name), ())
 
     async def run(self, hold: Offered, commands: Iterable[Sequence[Any]], name: str | None = None) -> list[Any]:
-        """Check and raise the mark and run the commands, in one step; returns what they gave."""
+        """Check and raise the mark and run the commands, in one step; returns their results."""
         return await self._run(offer_of(hold, name), self._checked(commands))
 
     @asynccontextmanager

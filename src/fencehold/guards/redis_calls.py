@@ -2,8 +2,8 @@
 
 1. *redis-py repeats a command whose connection broke*, three times by default, though it may have been done: what
    counts would count twice. So the script is sent on a connection of the client's pool, and not by the client.
-2. *A connection that did not come about means that nothing happened*, and `Unavailable` says so; one that is lost
-   after that leaves it open: `OutcomeUnknown`.
+2. *A connection that could not be made means that nothing happened*: `Unavailable`; one that is lost after that
+   leaves the outcome open: `OutcomeUnknown`.
 3. *A cluster's client finds the server itself*, and retries as configured.
 """
 
@@ -23,7 +23,7 @@ _LOST = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 
 def call(client: Any, *words: Any) -> Any:
-    """What Redis answers; its errors are redis-py's.
+    """The reply of Redis; its errors are redis-py's.
 
     Raises:
         Unavailable: nothing was sent.
@@ -69,11 +69,11 @@ def _reaching() -> Iterator[None]:
 
 @contextmanager
 def sent() -> Iterator[None]:
-    """From here on, a connection that is lost says nothing of what was sent on it."""
+    """From now on, a lost connection leaves the outcome of what was sent open."""
     try:
         yield
     except exceptions.BusyLoadingError as error:
-        # An answer, even if redis-py raises it as an error.
+        # A reply, even if redis-py raises it as an error.
         raise Unavailable(f"Redis is reading its data from disk: {error}") from error
     except _LOST as error:
         raise OutcomeUnknown(f"Redis did not answer, and may have done it: {error}") from error

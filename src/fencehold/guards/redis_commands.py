@@ -1,10 +1,10 @@
 """The commands that may run behind a fence in Redis, and which of their words are keys.
 
-1. *A script names its keys beforehand*: a cluster finds the server by them, and rights are checked against them.
-   So only commands whose keys are known here are taken.
+1. *A script names its keys beforehand*: a cluster finds the server by them, and permissions are checked for them.
+   So only commands whose keys are known here are accepted.
 2. *Redis does not undo what a script has done before one of its commands failed.* So mistakes that can be found
    are reported before anything is sent: an unknown command, too few words, a word of a wrong type.
-3. *Marks are touched by the guard alone.*
+3. *Only the guard touches marks.*
 """
 
 from typing import Any, NamedTuple
@@ -89,7 +89,7 @@ def command(prefix: bytes, *words: Any) -> Command:
 
 
 def _word(name: str, word: Any) -> bytes:
-    """As redis-py would send it, which refuses the same."""
+    """As redis-py would send it; it refuses the same types."""
     if isinstance(word, bytes | bytearray | memoryview):
         return bytes(word)
     if isinstance(word, str):

@@ -1,4 +1,4 @@
-"""The script of the Redis guard, what it is given, and what its answers mean. Nothing here talks to a Redis.
+"""The script of the Redis guard, its arguments, and the meaning of its replies. Nothing here talks to a Redis.
 
 1. *Checked, raised and written in one step*: Redis runs a script alone.
 2. *Digits are compared as text, by length first*: Lua's numbers are doubles, which cannot tell apart whole
@@ -38,18 +38,18 @@ end
 return results
 """
 SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
-"""By which Redis knows a script that it has seen."""
+"""The hash by which Redis knows a script that it has seen."""
 
 
 def words(prefix: str, offer: Offer, *, strict: bool, commands: Sequence[Command]) -> list[bytes | int]:
-    """What stands behind the script in an EVAL: the number of keys, the keys, and the rest.
+    """The arguments after the script in an EVAL: the number of keys, the keys, and the rest.
 
     Raises:
         LimitExceeded: there are too many commands.
     """
     if len(commands) > COMMANDS_MAX:
         raise LimitExceeded(f"{COMMANDS_MAX} commands can run behind a fence at once, not {len(commands)}")
-    # In order and each once: what is sent does not depend on the seed of the hashes.
+    # In order and each once: what is sent does not depend on the hash seed.
     keys = list(dict.fromkeys([(prefix + offer.name).encode(), *(key for each in commands for key in each.keys)]))
     said: list[bytes | int] = [len(keys), *keys, str(offer.fence).encode(), b"1" if strict else b"0"]
     for each in commands:
@@ -58,7 +58,7 @@ def words(prefix: str, offer: Offer, *, strict: bool, commands: Sequence[Command
 
 
 def results(offer: Offer, answer: Any) -> list[Any]:
-    """What the commands gave, in their order, as Redis answers them in a script.
+    """The results of the commands, in their order, as Redis returns them in a script.
 
     Raises:
         StaleFence: the mark is greater; nothing was written.

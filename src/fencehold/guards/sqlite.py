@@ -8,7 +8,7 @@
         ...
 
 1. A file has one writer at a time: `enter` makes the caller that one until the transaction ends. Another waits as
-   long as its `timeout=` says, and then has `sqlite3.OperationalError: database is locked`, which says nothing
+   long as its `timeout=` says, and then gets `sqlite3.OperationalError: database is locked`, which says nothing
    about the fence.
 2. Outside of a transaction a guard guards nothing, and refuses. `sqlite3` implicitly begins one before the guard's
    statement, unless `isolation_level=None` (or, from Python 3.12 on, `autocommit=True`) says not to.
@@ -67,7 +67,7 @@ class _Blocking(_Sqlite, drivers.BlockingDriver[sqlite3.Connection]):
         connection.execute(sql, values or {})
 
     def told(self, connection: sqlite3.Connection, sql: str, values: Values) -> int | None:
-        """All rows are fetched: a statement that is not over would keep a commit away."""
+        """All rows are fetched: a statement that is not finished would prevent a commit."""
         cursor = connection.cursor()
         cursor.row_factory = None
         rows = cursor.execute(sql, values).fetchall()

@@ -1,15 +1,15 @@
-"""What the guards of databases say in SQL, and what the answer means.
+"""The SQL of the guards of databases, and what its results mean.
 
-1. *One statement raises the mark and tells it*, in every case: it is set to the greater of itself and the fence.
+1. *One statement raises the mark and returns it*, in every case: it is set to the greater of itself and the fence.
    If the returned mark is greater than the fence, the fence is stale. There is no second statement, so nothing
    can happen in between.
 2. *The row is written each time, also if the mark stays the same.* So it is locked until the end of the
    transaction, and a transaction that sees an older state of the database, in REPEATABLE READ or SERIALIZABLE,
    gets an error from Postgres and SQLite instead of continuing with it.
-3. *Nothing is quoted.* A table or column is called by a plain name, with a schema or without; all else is refused.
-   What a caller gives as SQL of its own is the caller's.
-4. Neither verb commits or rolls back. What a driver raises (a deadlock, a serialization failure, a lost
-   connection) goes to the caller as it is: it says nothing about the fence.
+3. *Nothing is quoted.* A table or column has a plain name, with a schema or without; all else is refused. The
+   caller is responsible for its own SQL.
+4. Neither `enter` nor `check` commits or rolls back. What a driver raises (a deadlock, a serialization failure, a
+   lost connection) is passed to the caller as it is: it says nothing about the fence.
 """
 
 import re
@@ -53,20 +53,20 @@ _REGISTERING: dict[Dialect, str] = {
 
 
 class Statements(NamedTuple):
-    """What one guard says."""
+    """The statements of one guard."""
 
     table: str
     is_strict: bool
     dialect: Dialect
     raising: str
-    """Raises the mark of `name` to `fence`; gives the mark."""
+    """Raises the mark of `name` to `fence`; returns the mark."""
     registering: str
-    """Has a `name` known."""
+    """Registers a `name`."""
     raising_all: str
     """Raises every mark to `fence`."""
 
     def values(self, offer: Offer) -> dict[str, Any]:
-        """What goes with `raising`."""
+        """The values for `raising`."""
         return {"name": self.name(offer.name), "fence": offer.fence}
 
     def name(self, name: str) -> str:
@@ -88,13 +88,13 @@ class Statements(NamedTuple):
             raise UsageError(f"{self.table} has kept {mark} of the fence {offer.fence}: is its column a bigint?")
 
     def judge_mysql(self, offer: Offer, told: int | None) -> None:
-        """The same for what MySQL tells: 0 if the mark is new, or if there is none."""
+        """The same for what MySQL returns: 0 if the mark is new, or if there is none."""
         new = None if self.is_strict else offer.fence
         self.judge(offer, told or new)
 
 
 def statements(dialect: Dialect, style: Style, table: str, strict: bool) -> Statements:
-    """What a guard says to one kind of database by one kind of driver.
+    """The statements of a guard for one kind of database and one kind of driver.
 
     Raises:
         UsageError: that is no name of a table.
@@ -102,7 +102,7 @@ def statements(dialect: Dialect, style: Style, table: str, strict: bool) -> Stat
     table = identifier(table)
     greatest = "max" if dialect == "sqlite" else "GREATEST"
     name = place("name", style)
-    # By its bytes, in digits: neither the connection's character set nor how a driver quotes bytes has a say.
+    # By its bytes, in digits: neither the connection's character set nor the driver's quoting of bytes matters.
     named = f"UNHEX({name})" if dialect == "mysql" else name
     words = {"table": table, "name": named, "fence": place("fence", style)}
     return Statements(
@@ -120,11 +120,11 @@ class FencedUpdate(NamedTuple):
 
     update: str
     look: str
-    """Gives the fence of the row, as it is now; no row if there is none."""
+    """Returns the fence of the row, as it is now; no row if there is none."""
     table: str
 
     def judge(self, offer: Offer, written: int, mark: int | None) -> bool:
-        """Whether the row was written; `mark` is what `look` gave, where that was asked.
+        """Whether the row was written; `mark` is what `look` returned, if it was executed.
 
         Raises:
             StaleFence: the row has a greater fence.

@@ -1,4 +1,4 @@
-"""For those who come from redis-py: its `Lock` on Fencehold, and a shadow that shows what its own does.
+"""For users of redis-py: its `Lock` on Fencehold, and a shadow that reports what redis-py's own locks do.
 
 ``Lock(client, name, timeout=…)`` takes a client of `fencehold.connect`, or of redis-py, and so
 ``Redis.lock(name, lock_class=Lock)`` works. `Shadow` leaves the locks where they are. `asyncio` has the same for

@@ -1,7 +1,7 @@
-"""Where a redis-py client connects to, as a URL of Fencehold.
+"""The address of a redis-py client, as a URL of Fencehold.
 
-What a URL cannot say is refused, before anything is connected to: a lock on another server than everybody thinks
-is none.
+Settings that a URL cannot express are refused, before anything is connected to: a lock on the wrong server
+protects nothing.
 """
 
 from collections.abc import Mapping
@@ -21,21 +21,21 @@ _SOCKET = (plain.UnixDomainSocketConnection, awaited.UnixDomainSocketConnection)
 _TCP = (plain.Connection, awaited.Connection)
 _SENTINEL = (plain_sentinel.SentinelConnectionPool, awaited_sentinel.SentinelConnectionPool)
 _FILES = {"ssl_ca_certs": "ca", "ssl_certfile": "cert", "ssl_keyfile": "key"}
-"""Settings of TLS that a URL has a word for."""
+"""Settings of TLS that a URL has an option for."""
 _USUAL: dict[str, tuple[object, ...]] = {
     "ssl_cert_reqs": (None, "required"),
     "ssl_check_hostname": (None, True),
 }
-"""What TLS is made with unless somebody says otherwise; the other settings are None or False then."""
+"""The defaults of TLS; the other settings are None or False by default."""
 
 _INSTEAD = "make a client with fencehold.connect(…), and give that to the lock"
 
 
 def url_of(client: object) -> str:
-    """Where a redis-py client connects to.
+    """The URL of a redis-py client.
 
     Raises:
-        NotHonoured: no URL can say it; the message says what to do instead.
+        NotHonoured: no URL can express it; the message says what to do instead.
     """
     pool = getattr(client, "connection_pool", None)
     if pool is None:
@@ -64,7 +64,7 @@ def _of_sentinels(pool: Any, said: Mapping[str, Any]) -> str:
 
 
 def _said(pool: Any) -> Mapping[str, Any]:
-    """What a pool makes its connections with."""
+    """The settings of a pool's connections."""
     said: Mapping[str, Any] = pool.connection_kwargs
     if said.get("credential_provider") is not None:
         raise NotHonoured(f"credentials that a provider makes are in no URL: {_INSTEAD}")
@@ -72,7 +72,7 @@ def _said(pool: Any) -> Mapping[str, Any]:
 
 
 def _security(pool: Any, said: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """The scheme, and what TLS is to be made with."""
+    """The scheme, and the options of TLS."""
     if not issubclass(pool.connection_class, _TLS):
         return "redis", {}
     for key, value in said.items():

@@ -22,12 +22,12 @@ class Lock(TaskLock):
         redis: a client of Fencehold, or of redis-py; for threads or for an event loop, as this lock is.
         name: the name of the lock: the same name is the same lock to all users of Fencehold.
         timeout: the ttl: seconds after which it ends unless extended. None: it is kept alive as long as the client
-            lives, and freed when its process dies; in redis-py it would stay for ever.
-        sleep: not needed: nobody polls.
+            lives, and released when its process dies; in redis-py it would stay for ever.
+        sleep: not needed: there is no polling.
         blocking: whether `acquire` waits.
         blocking_timeout: seconds it waits; None: for ever.
         thread_local: whether only the thread that acquired it can release it.
-        raise_on_release_error: whether the end of a body raises if it is not held any more; else it is logged.
+        raise_on_release_error: whether the end of a body raises if it is no longer held; else it is logged.
     """
 
     @property
@@ -58,14 +58,14 @@ class Lock(TaskLock):
         return await self._take(token, 0.0)
 
     async def locked(self) -> bool:
-        """Whether anyone has it. True only at the moment of the answer."""
+        """Whether it is held by any owner. True only at the moment of the reply."""
         with translated():
             client = await self._client()
             seen = await client.explain(self._name, limit=1, tier=tier_of(client))
             return bool(seen.holders)
 
     async def owned(self) -> bool:
-        """Whether it is held by this lock, and can be trusted. Asks nobody."""
+        """Whether it is held by this lock, and can be trusted. Sends no request."""
         having = self._having()
         return having is not None and having.hold.safe_for() > 0
 
@@ -75,7 +75,7 @@ class Lock(TaskLock):
         Raises:
             NotHeld: it is not held. A `LockError`.
             Gone: it was lost before. A `LockNotOwnedError`.
-            InDoubt: it is freed as soon as that is possible. A `redis.TimeoutError`.
+            InDoubt: it is released as soon as possible. A `redis.TimeoutError`.
         """
         token = self._token()
         if token is None:
@@ -95,7 +95,7 @@ class Lock(TaskLock):
         return self.do_extend(additional_time, replace_ttl)
 
     async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
-        """As `extend`, of a lock that is known to be held."""
+        """As `extend`, for a lock that is known to be held."""
         having = self._to_extend("extend")
         ttl = ttl_left(additional_time, self._name) if replace_ttl else having.longer(additional_time, self._name)
         return await self._last(having, ttl, "extend")
@@ -106,7 +106,7 @@ class Lock(TaskLock):
         return self.do_reacquire()
 
     async def do_reacquire(self) -> Literal[True]:
-        """As `reacquire`, of a lock that is known to be held."""
+        """As `reacquire`, for a lock that is known to be held."""
         return await self._last(self._to_extend("reacquire"), self._ttl or 0, "reacquire")
 
     async def __aenter__(self) -> Self:
@@ -124,7 +124,7 @@ class Lock(TaskLock):
         except (LockError, Unreachable, InDoubt, Denied) as failure:
             on_not_released(self, failure, error)
         finally:
-            # After an interrupt, too, whatever that kept from being done.
+            # After an interrupt, too, which may have prevented any of it.
             hold = hold or self.hold
             if hold is not None:
                 hold._on_interrupted()

@@ -1,8 +1,8 @@
 """What redis-py's arguments mean to Fencehold: the same for threads and for event loops.
 
 1. `timeout` is the ttl. Without one, or with 0, a lock is kept alive for as long as its client lives.
-2. `blocking_timeout` is the wait; less than nothing is nothing.
-3. The tier is CORRECTNESS where the client can give that, and EFFICIENCY elsewhere: redis-py has no word for it.
+2. `blocking_timeout` is the wait; a negative one is 0.
+3. The tier is CORRECTNESS where the client can give that, and EFFICIENCY elsewhere: redis-py has no option for it.
 """
 
 import time
@@ -27,21 +27,21 @@ class Guaranteeing(Protocol):
 
 
 class HeldLock(Generic[Held]):
-    """A hold, and when it ends as redis-py counts, as far as that is certain here: never later than it does."""
+    """A hold, and its end as redis-py counts it, as far as that is certain here: never later than it ends."""
 
     __slots__ = ("ends_at", "hold")
 
     def __init__(self, hold: Held, ttl: float | None, asked_at: float) -> None:
         self.hold = hold
-        # Who waited was granted it later than it was asked for. The trust in it tells then, and is a little less.
+        # After a wait it was granted later than requested. Then the trust in it counts, which is a little less.
         self.ends_at = max(asked_at + (ttl or 0), time.monotonic() + hold.safe_for())
 
     def set_ttl(self, ttl: float, asked_at: float) -> None:
-        """It was told, not before that time, to end so many seconds later."""
+        """Its ttl was set to this, not before that time."""
         self.ends_at = asked_at + ttl
 
     def longer(self, additional_time: float, name: str) -> float:
-        """Its ttl with that much more.
+        """Its remaining ttl, plus so many seconds.
 
         Raises:
             Misused: nothing would be left.
@@ -70,7 +70,7 @@ def name_of(name: object) -> str:
 
 
 def ttl_of(timeout: float | None) -> float | None:
-    """The ttl that redis-py's `timeout` means."""
+    """The ttl for redis-py's `timeout`."""
     if not timeout:
         return None
     if timeout < TTL_S_MIN:
@@ -79,7 +79,7 @@ def ttl_of(timeout: float | None) -> float | None:
 
 
 def ttl_left(ttl: float, name: str) -> float:
-    """A ttl to be set, if anything is left of it."""
+    """A ttl to be set, if any is left."""
     if ttl < TTL_S_MIN:
         raise Misused(f"Cannot shorten a lock to {ttl:g} seconds: release it", name)
     return ttl
@@ -93,12 +93,12 @@ def wait_of(blocking: bool, blocking_timeout: float | None) -> float | None:
 
 
 def tier_of(client: Guaranteeing) -> Tier:
-    """The best that a client gives."""
+    """The best tier that a client gives."""
     return CORRECTNESS if client.guarantees.gives(CORRECTNESS) else EFFICIENCY
 
 
 def refuse_token(token: Any, name: str) -> None:
-    """A token is how redis-py's locks are passed on between processes; a hold is its session's.
+    """redis-py's locks are passed on between processes by a token; a hold belongs to its session.
 
     Raises:
         NotHonoured: there is one.

@@ -9,14 +9,14 @@
                        └─ NotHonoured ─── Unsupported      an argument of redis-py that means nothing here
     LockNotOwnedError ─── Gone ────────── HoldLost         it was held, and is lost
     ConnectionError ───── Unreachable ─── Unavailable      certainly nothing happened
-                       └─ TooBusy ─────── Overloaded       nor did here: the service has too much to do
+                       └─ TooBusy ─────── Overloaded       nor did here: the service is overloaded
     AuthenticationError,
-    NoPermissionError ─── Denied ──────── PermissionDenied the password is not taken, or a right is missing
+    NoPermissionError ─── Denied ──────── PermissionDenied the password is wrong, or a permission is missing
     TimeoutError ──────── InDoubt ─────── OutcomeUnknown   it may have happened
 
-What else Fencehold refuses with (`QueueFull`, `LimitExceeded` …) is raised as it is.
+Fencehold's other refusals (`QueueFull`, `LimitExceeded` …) are raised as they are.
 
-Each is made by redis-py's own `__init__`, and what Fencehold's has beside that is set here: what redis-py's errors
+Each is made by redis-py's own `__init__`, and the attributes of Fencehold's are set here: what redis-py's errors
 carry, and need for their `repr`, changes with its versions.
 """
 
@@ -29,11 +29,11 @@ from fencehold import errors as ours
 
 
 class _Named(theirs.LockError):
-    """How those are made that are about a lock: as redis-py's are, with its name."""
+    """The base of errors about a lock: made as redis-py's are, with its name."""
 
     def __init__(self, message: str, lock_name: str | None = None) -> None:
         super().__init__(message, lock_name)
-        # Older versions leave all that they were given here, to be shown as a tuple.
+        # Older versions keep all arguments here, which would be shown as a tuple.
         self.args = (message,)
 
 
@@ -46,7 +46,7 @@ class NotAcquired(_Named, ours.LockTimeout):
 
 
 class NotHeld(_Named, ours.NotOwner):
-    """Nothing is held by this lock object, as far as this thread may know."""
+    """Nothing is held by this lock object, as far as this thread can see."""
 
 
 class Misused(_Named, ours.UsageError):
@@ -54,11 +54,11 @@ class Misused(_Named, ours.UsageError):
 
 
 class NotHonoured(_Named, ours.Unsupported):
-    """An argument that redis-py takes, and that cannot mean here what it means there. Nothing happened."""
+    """An argument of redis-py that cannot have the same meaning here. Nothing happened."""
 
 
 class Gone(_Named, theirs.LockNotOwnedError, ours.HoldLost):
-    """It was held, and is not any more; what was done under it may not have been alone."""
+    """It was held, and is no longer; what was done under it may not have been exclusive."""
 
     def __init__(self, message: str, lock_name: str | None = None) -> None:
         super().__init__(message, lock_name)
@@ -70,7 +70,7 @@ class Unreachable(theirs.ConnectionError, ours.Unavailable):
 
 
 class TooBusy(Unreachable, ours.Overloaded):
-    """Certainly nothing happened: the service has too much to do, and says when to come back."""
+    """Certainly nothing happened: the service is overloaded, and says when to retry."""
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -78,16 +78,16 @@ class TooBusy(Unreachable, ours.Overloaded):
 
 
 class Denied(theirs.AuthenticationError, theirs.NoPermissionError, ours.PermissionDenied):
-    """Not allowed: other credentials or rights help, waiting does not. Nothing happened."""
+    """Not allowed: other credentials or permissions help, waiting does not. Nothing happened."""
 
 
 class InDoubt(theirs.TimeoutError, ours.OutcomeUnknown):
-    """It may have happened; what may be held by it is freed as soon as that is possible."""
+    """It may have happened; what may be held by it is released as soon as possible."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Not having reached anything, in the words of both."""
+    """Raise the errors of an unreachable service as those of both libraries."""
     try:
         yield
     except (Unreachable, InDoubt, Denied):
@@ -104,7 +104,7 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def gone(message: str, lock_name: str) -> Iterator[None]:
-    """As `translated`; and a hold that is lost is told with this message, as redis-py does."""
+    """As `translated`; and a lost hold is raised with this message, as redis-py does."""
     try:
         with translated():
             yield

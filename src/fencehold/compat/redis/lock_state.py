@@ -1,12 +1,12 @@
-"""What a lock in redis-py's manner was made with, and the holds it has made: for threads and for event loops.
+"""The arguments of a lock in redis-py's style, and the holds it has made: for threads and for event loops.
 
 1. Signatures, results and errors are redis-py's; what cannot be honoured is refused, not ignored.
-2. A hold is known to the lock object by a token, and a thread sees its own token only, unless `thread_local` is
-   False. The token means nothing outside this process.
+2. The lock object knows a hold by a token, and a thread sees its own token only, unless `thread_local` is False.
+   The token means nothing outside this process.
 3. On an event loop a task releases its own hold, if it has one by this lock; else what was acquired last by this
    lock. So a hold may be handed to another task, and a task whose hold was lost does not release the next one's.
-4. Waiting is no polling: `sleep` is taken and not needed, and the whole `blocking_timeout` is waited.
-5. Who asks is a stranger each time, as in redis-py: asking twice waits for the first to end.
+4. Waiting is no polling: `sleep` is accepted and not needed, and the whole `blocking_timeout` is waited.
+5. Each acquire has a new owner, as in redis-py: a second acquire waits for the first hold to end.
 6. The end of a `with` never hides the body's own exception. A release that was begun is done.
 """
 
@@ -34,10 +34,10 @@ NOT_RELEASED = "Lock was unlocked or no longer owned when exiting context manage
 
 
 class LockState:
-    """A lock, but for what waits."""
+    """A lock, except for what waits."""
 
     _checked: ClassVar[Any]
-    """A client of the right kind, or an error that says what to give."""
+    """Returns a client of the right kind, or raises an error that says what to pass."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LockState:
         self._set_up()
 
     def _set_up(self) -> None:
-        """What else a lock of one kind needs."""
+        """Set up what else a lock of this kind needs."""
 
     @property
     def fence(self) -> int | None:
@@ -83,7 +83,7 @@ class LockState:
         return None if token is None else self._holds.get(token)
 
     def _keep(self, token: bytes, hold: Any, asked_at: float) -> None:
-        """It was granted. Who had it before by this lock has lost it."""
+        """It was granted. Earlier holds by this lock are lost."""
         for old, having in list(self._holds.items()):
             if having.hold.state in (State.LOST, State.RELEASED):
                 self._holds.pop(old, None)
@@ -124,7 +124,7 @@ class LockState:
 
 
 class ThreadLock(LockState):
-    """A lock of threads, but for its verbs."""
+    """A lock of threads, except for its methods."""
 
     _checked = staticmethod(checked)
 
@@ -133,13 +133,13 @@ class ThreadLock(LockState):
 
 
 class TaskLock(LockState):
-    """A lock of tasks, but for its verbs."""
+    """A lock of tasks, except for its methods."""
 
     _checked = staticmethod(aio_checked)
 
     def _set_up(self) -> None:
         self._tokens: WeakKeyDictionary[asyncio.Task[Any], bytes] = WeakKeyDictionary()
-        """By which token each task has it, or had it when it was lost."""
+        """The token by which each task holds it, or held it when it was lost."""
 
     async def _client(self) -> aio.Client:
         return await aio_clients.of(self.redis)
@@ -169,7 +169,7 @@ def _task() -> "asyncio.Task[Any] | None":
 
 
 def on_not_released(lock: LockState, failure: RedisError, error: BaseException | None) -> None:
-    """A body is over, and what it ran under could not be released."""
+    """A body is over, and its lock could not be released."""
     if error is not None:
         # The body's own exception is what its caller must see first.
         error.add_note(str(failure))

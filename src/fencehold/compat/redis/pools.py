@@ -1,8 +1,8 @@
 """Fencehold clients for redis-py's clients: one for each connection pool, on the same Redis.
 
-1. A client that was made here is kept for as long as its pool is there (on an event loop, until that ends in
-   order, as with `asyncio.run`), or until `close`. Clients that were given are their owner's to close.
-2. Two who ask at once get one client.
+1. A client that was made here is kept for as long as its pool exists (on an event loop, until that ends cleanly,
+   as with `asyncio.run`), or until `close`. Clients that were passed in are closed by their owner.
+2. Concurrent calls get one client.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Clients:
             if pool not in self._made:
                 with translated():
                     self._made[pool] = made = fencehold.connect(url_of(client))
-                # On a thread: a pool may be found to be garbage on the very thread that closing waits for.
+                # On a thread: a pool may be garbage-collected on the very thread that closing waits for.
                 finalize(pool, _close_elsewhere, made).atexit = False
             return self._made[pool]
 
@@ -75,7 +75,7 @@ class AioClients:
         pool, loop = client.connection_pool, asyncio.get_running_loop()
         home, making = self._made.get(pool, (None, None))
         if making is None or home is not loop or (making.done() and (making.cancelled() or making.exception())):
-            # Recorded before anything is awaited: two who come at once get the same one.
+            # Recorded before anything is awaited: concurrent calls get the same one.
             making = loop.create_task(_made(url_of(client), pool))
             self._made[pool] = (loop, making)
         with translated():
@@ -108,14 +108,14 @@ async def _made(url: str, pool: object) -> _Kept:
 
 
 def _close_later(loop: asyncio.AbstractEventLoop, keeping: AsyncGenerator[None, None]) -> None:
-    """The pool is gone. Not at once: a loop that is about to end would cancel it halfway, and does it better."""
+    """The pool is gone: close later. A loop about to end would cancel this halfway, and closes it anyway."""
 
     def close() -> None:
         closing = loop.create_task(_aclose(keeping))
         _closing.add(closing)
         closing.add_done_callback(_closing.discard)
 
-    # It is closed when the loop is over, which has ended what is kept, too.
+    # The loop is closed, and with it the generator.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(loop.call_later, _LATER_S, close)
 
@@ -125,7 +125,7 @@ async def _aclose(keeping: AsyncGenerator[None, None]) -> None:
 
 
 async def _keep(client: aio.Client) -> AsyncGenerator[None, None]:
-    """Close a client when this is closed: a loop that ends in order closes all generators begun on it."""
+    """Close a client when this is closed: a loop that ends cleanly closes all generators begun on it."""
     try:
         yield
     finally:
@@ -157,7 +157,7 @@ def checked(client: object) -> Any:
 
     Raises:
         UsageError: it is of another kind.
-        NotHonoured: it is redis-py's, and does not say which Redis it is for.
+        NotHonoured: it is redis-py's, and its Redis cannot be expressed as a URL.
     """
     if isinstance(client, fencehold.Client):
         return client

@@ -1,16 +1,16 @@
-"""The recorder of a shadow: a thread that records in Fencehold what Redis grants, and reports what it finds.
+"""The recorder of a shadow: a thread that records in Fencehold what Redis grants, and reports its findings.
 
-1. *Nothing here reaches the application*: who locks hands over a note and goes on. What fails is counted, and
-   logged when it begins to fail. What is too much (so many in a second, so many at once) is not recorded, and
-   counted: who is not recorded is not found, and accuses nobody.
+1. *Nothing here affects the application*: a thread that locks hands over a note and continues. Failures are
+   counted, and logged when they begin. Grants beyond a limit (per second, and at once) are not recorded, but
+   counted: what is not recorded is in no finding.
 2. *A grant is recorded as an exclusive hold on the same name*, from the acquire to the release, whatever Redis
    does in between. So if Redis grants a name to another while the first has not released it, the second finds it.
-3. *A finding is no race of ours.* A release in Redis is recorded a moment after it happened, and the next grant
-   may be recorded before. So a name that is held is waited for: for `HASTE_S` if its holder has outlived its
-   timeout, which no release explains; otherwise for `PATIENCE_S`. And what this process has released it knows.
-4. *Who finds an overlap waits on*, until it has the name or releases its own: so the next overlap is found, too,
-   and the length of this one.
-5. *Timeouts are found here*, by a monotonic clock, and need no Fencehold.
+3. *A finding is never a race of our own.* A release in Redis is recorded a moment after it happened, and the next
+   grant may be recorded before. So a name that is held is waited for: for `HASTE_S` if its holder has outlived its
+   timeout, which no release explains; otherwise for `PATIENCE_S`. Releases of this process are known here.
+4. *After an overlap the record keeps waiting*, until it has the name or is released: so the next overlap is found,
+   too, and the length of this one.
+5. *Timeouts are found here*, by a monotonic clock, without Fencehold.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ PATIENCE_S = 1.0
 RECORDS_MAX = 10_000
 PER_SECOND = 500
 _TICK_S = 0.01
-"""How often notes are looked at, while there are any: waking a thread for each would cost the application more."""
+"""How often notes are read, while there are any: waking up a thread for each would cost the application more."""
 _OTHERS_MAX = 10
 _FLUSH_S = 0.005
 
@@ -46,7 +46,7 @@ logger = logging.getLogger("fencehold.shadow")
 
 
 class Counts:
-    """What there is to say beside the findings. Each is written by one thread."""
+    """The counters beside the findings. Each is written by one thread."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -54,7 +54,7 @@ class Counts:
 
 
 class Recorder(LoopThread):
-    """One of a process. It starts with the first grant."""
+    """One per process. It starts with the first grant."""
 
     def __init__(
         self, plan: Plan, who: Side, sink: Callable[[Report], object], counts: Counts, per_second: int
@@ -84,7 +84,7 @@ class Recorder(LoopThread):
             self._counts.dropped += 1
 
     def on_released(self, record: Record) -> None:
-        """It was released, or forgotten."""
+        """It was released, or its lock object was dropped."""
         if record.is_followed or record.is_taken_back:
             self._note(self._end, record)
 
@@ -98,20 +98,20 @@ class Recorder(LoopThread):
         self._note(self._retake, record)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until what was handed over is recorded, but for what is waited for; says whether it is."""
+        """Wait until what was handed over is recorded or waits for its name; returns whether it is."""
         done = threading.Event()
         self._note(self._flush, done, timeout)
         return done.wait(timeout)
 
     def stop(self, timeout: float) -> None:
-        """Record what was handed over, and end; not longer than that."""
+        """Record what was handed over, and end, within so many seconds."""
         self.flush(timeout)
         ending = threading.Thread(target=self.close, name="fencehold shadow ending", daemon=True)
         ending.start()
         ending.join(timeout)
 
     def post(self, call: Callable[..., object], *args: Any) -> None:
-        # Not woken for each note, other than a client is: they are looked at on the next tick.
+        # Not woken up for each note, unlike a client's loop: they are read on the next tick.
         if self.loop.is_closed():
             raise closed()
         self._posted.append((call, args))
@@ -123,7 +123,7 @@ class Recorder(LoopThread):
         try:
             self.post(call, *args)
         except (FenceholdError, RuntimeError):
-            # Closed, or closed just now: the application locks on without its shadow.
+            # Closed: the application continues to lock without its shadow.
             self._counts.dropped += 1
 
     def _has_room(self) -> bool:
@@ -141,7 +141,7 @@ class Recorder(LoopThread):
         for record, _ in self._following.values():
             self._quiet(record)
         with suppress(FenceholdError):
-            # Before the tasks: it ends their holds, which are then nobody's to release.
+            # Before the tasks: it ends their holds, so the tasks need not release them.
             if self._client is not None:
                 await self._client.close()
         tasks = [*(task for _, task in self._following.values()), *self._flushing]
@@ -151,12 +151,12 @@ class Recorder(LoopThread):
 
     def _tick(self) -> None:
         has_notes = bool(self._posted)
-        # Before the look: what is posted after it, by one that sees this, starts the ticking again.
+        # Before the read: a thread that posts after it, and sees this, starts the ticking again.
         self._is_ticking = has_notes
         try:
             self._drain()
         finally:
-            # Whatever a note came to: the next ones are looked at.
+            # Even if a note failed: the next ones are read.
             if has_notes:
                 self.loop.call_later(_TICK_S, self._tick)
 
@@ -199,7 +199,7 @@ class Recorder(LoopThread):
             record.timer = None
 
     def _on_expired(self, record: Record) -> None:
-        # Being released just now: whether that is too late is for Redis to say.
+        # Being released now: Redis decides whether that is too late.
         if not record.released_at:
             self._report(record.report("expired", record.held_s, self._who))
 
@@ -208,7 +208,7 @@ class Recorder(LoopThread):
         try:
             self._sink(report)
         except Exception as error:
-            # Whatever the sink of an application does wrong, its locks go on.
+            # An error in the application's sink must not affect its locks.
             self._fail("a report could not be delivered", error)
 
     def _fail(self, what: str, error: BaseException) -> None:
@@ -237,12 +237,12 @@ class Recorder(LoopThread):
                 pass
             self._is_failing = False
         except Exception as error:
-            # Also what nobody thought of: the application's locks go on.
+            # Also for unexpected errors: they must not affect the application's locks.
             record.is_settled = True
             self._fail(f"{record.name!r} could not be recorded", error)
 
     async def _recorded(self, record: Record) -> bool:
-        """Hold its name for as long as it lasts; says whether it was extended, and is to be recorded anew."""
+        """Hold its name for as long as it lasts; returns whether it was extended, and is to be recorded anew."""
         if not record.over.is_set():
             record.changed.clear()
         hold = await self._take(record)
@@ -253,7 +253,7 @@ class Recorder(LoopThread):
         await record.changed.wait()
         if record.is_taken_back:
             await self._look_behind(record, hold)
-        # Nobody else asks while Redis has it for this one: so there is time for a release and another acquire.
+        # No other record asks for it while Redis has it for this one: so there is time to release and reacquire.
         await hold.release()
         return not record.over.is_set()
 
@@ -268,7 +268,7 @@ class Recorder(LoopThread):
             if hold is not None or record.over.is_set():
                 return hold
             holder = await self._holder(record)
-        # Nobody, if it was released this very moment.
+        # None, if it was released this very moment.
         return await (self._take_meanwhile(record, None) if holder is None else self._overlap(record, holder))
 
     async def _overlap(self, record: Record, holder: Holder) -> Claim | None:
@@ -294,7 +294,7 @@ class Recorder(LoopThread):
         return None if taking.cancelled() else taking.result()
 
     async def _look_behind(self, record: Record, hold: Claim) -> None:
-        """Redis took it from us: the one that waits for our record has it now."""
+        """Redis granted it to another: the one that waits for our record holds it now."""
         client = self._opened()
         seen = await client.explain(record.name, tier=tier_of(client))
         fence = getattr(hold, "fence", 0)
@@ -303,13 +303,13 @@ class Recorder(LoopThread):
             self._report(record.report("retaken", record.late_s, self._who, other=other, fence=fence))
 
     async def _holder(self, record: Record) -> Holder | None:
-        """Who else has the name in Fencehold, if anybody has."""
+        """The other holder of the name in Fencehold, if there is one."""
         client = self._opened()
         seen = await client.explain(record.name, tier=tier_of(client))
         return next((holder for holder in seen.holders if not self._is_released(holder, record)), None)
 
     def _is_released(self, holder: Holder, asking: Record) -> bool:
-        """Whether a record is one of this process that Redis has released, which Fencehold is about to hear."""
+        """Whether a record is one of this process that was released in Redis, and will be in Fencehold."""
         key = key_of(holder)
         if key == asking.key:
             return True
@@ -328,6 +328,6 @@ class Recorder(LoopThread):
 
 
 def _has_outlived(holder: Holder) -> bool:
-    """Whether a holder's lock in Redis has certainly run out."""
+    """Whether a holder's lock in Redis has certainly expired."""
     timeout = timeout_of(holder)
     return timeout is not None and holder.held_for > timeout + margin(timeout)

@@ -24,7 +24,7 @@ Sink: TypeAlias = Callable[[Report], object] | str | os.PathLike[str] | None
 
 
 class Record:
-    """A grant of Redis. Made by the one that acquired it; all else happens on the recorder's loop."""
+    """A grant of Redis. Made by the thread that acquired it; all else happens on the recorder's loop."""
 
     __slots__ = (
         "changed",
@@ -46,16 +46,16 @@ class Record:
     def __init__(self, name: str, timeout: float | None, owner: str) -> None:
         self.name = name
         self.key = secrets.token_hex(8)
-        """Tells its reports from those of other grants."""
+        """Distinguishes its reports from those of other grants."""
         self.timeout = timeout or None
         self.owner = owner
-        # After the answer of Redis: its clock has started by now, so what is late by this is late there.
+        # After the reply of Redis: its ttl has started by now, so what is late by this is late there.
         self.granted_at = self.timed_at = time.monotonic()
         self.since = time.time()
         self.released_at = 0.0
-        """When Redis was asked to release it; 0 if it was not yet."""
+        """When the release was sent to Redis; 0 if it was not yet."""
         self.is_taken_back = False
-        """Whether Redis had no such lock any more when it was released."""
+        """Whether Redis no longer had the lock when it was released."""
         self.timer: asyncio.TimerHandle | None = None
         self.over = asyncio.Event()
         self.changed = asyncio.Event()
@@ -102,13 +102,13 @@ def ourselves(client: str) -> Side:
 
 
 def holder_side(holder: Holder) -> Side:
-    """Who has a name in Fencehold."""
+    """The holder of a name in Fencehold."""
     party = holder.party
     return Side(party.client, party.host, party.pid, party.owner, _since(holder), timeout_of(holder), holder.fence)
 
 
 def waiting_side(waiting: Waiting) -> Side:
-    """Who waits for a name in Fencehold: those who do that have it in Redis."""
+    """A waiter for a name in Fencehold: it holds the name in Redis."""
     party = waiting.party
     return Side(party.client, party.host, party.pid, party.owner, _since(waiting), None)
 
@@ -118,12 +118,12 @@ def _since(seen: Holder | Waiting) -> float:
 
 
 def key_of(holder: Holder) -> str:
-    """The record by which a holder has a name; empty if it is no shadow's."""
+    """The key of a holder's record; empty if it is no shadow's."""
     return str(holder.meta.get("shadow", "")) if isinstance(holder.meta, dict) else ""
 
 
 def timeout_of(holder: Holder) -> float | None:
-    """What a holder's lock in Redis was to last for, if it is one that a shadow recorded."""
+    """The timeout of a holder's lock in Redis, if a shadow recorded it."""
     timeout = holder.meta.get("timeout") if isinstance(holder.meta, dict) else None
     return timeout if isinstance(timeout, int | float) else None
 

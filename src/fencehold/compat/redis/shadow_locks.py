@@ -1,7 +1,7 @@
-"""Locks with a shadow: redis-py's own, and what a shadow is told of them.
+"""Locks with a shadow: redis-py's own, which report to a shadow.
 
-1. What an application sees is redis-py's. Telling the shadow raises nothing and waits for nothing.
-2. A lock object that is thrown away without a release is forgotten: its timeout was to end it.
+1. What an application sees is redis-py's. Reporting to the shadow raises nothing and waits for nothing.
+2. A lock object that is dropped without a release is no longer followed: its timeout will end it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from fencehold.compat.redis.records import Record
 
 
 class Ticket:
-    """What a lock object has of its record. Lost with the lock object, it ends the record."""
+    """A lock object's handle on its record. Collected with the lock object, it ends the record."""
 
     __slots__ = ("_recorder", "record")
 
@@ -34,7 +34,7 @@ class Ticket:
         self._tell(Recorder.on_released)
 
     def retake(self) -> None:
-        """The same lock object was granted it again."""
+        """The same lock object acquired it again."""
         self._tell(Recorder.on_retaken)
 
     def extend(self, timeout: float) -> None:
@@ -58,10 +58,10 @@ class Ticket:
 
 
 class Follower(Protocol):
-    """A shadow, as its locks know it."""
+    """A shadow, as its locks use it."""
 
     def on_granted(self, name: Any, timeout: float | None, owner: str) -> Ticket | None:
-        """Redis has granted a lock; None if nobody can follow it."""
+        """Redis has granted a lock; None if it cannot be followed."""
 
 
 class ShadowLock(redis.lock.Lock):
@@ -137,7 +137,7 @@ class AioShadowLock(redis.asyncio.lock.Lock):
             if self.local.token is None:
                 _end(self, ticket)
             elif ticket is not None:
-                # redis-py keeps the token then, in its newer versions, so that it can be tried again.
+                # redis-py keeps the token then, in its newer versions, so that it can be retried.
                 ticket.record.released_at = 0.0
             raise
         _end(self, ticket)

@@ -1,8 +1,8 @@
 """Shadows: locks stay in Redis, by redis-py's own `Lock`; Fencehold keeps a record, and reports what went wrong.
 
-1. What an application sees is redis-py's: results, errors and, but for some microseconds, times. Nothing that
-   Fencehold does, or does not do, is raised here or waited for.
-2. A shadow is a process's own: a child gets a new one when it first locks.
+1. What an application sees is redis-py's: results, errors and, except for some microseconds, times. No error or
+   delay of Fencehold reaches it.
+2. A shadow belongs to one process: a child gets a new one when it first locks.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from fencehold.errors import UsageError
 
 _TTL_S = 5.0
 _GRACE_S = 0.25
-"""A record is gone that soon after its process: a crash is no overlap."""
+"""A record ends that soon after its process: a crash is no overlap."""
 _CONNECT_S = 1.0
 
 logger = logging.getLogger("fencehold.shadow")
@@ -55,11 +55,11 @@ class Shadowing(Generic[Made]):
             where: Fencehold: a URL, or a client, to which the shadow opens a session of its own.
             report: where reports go: a function, which is called on the shadow's thread; the path of a file, for
                 lines of JSON; None: to the log `fencehold.shadow`, as warnings.
-            name: what this process is called in reports.
-            per_second: how many acquires in a second are recorded, at most: that bounds what the shadow costs.
+            name: the name of this process in reports.
+            per_second: at most how many acquires in a second are recorded: that bounds the cost of the shadow.
 
         Raises:
-            UsageError: the URL makes no sense. Whether anybody is there is not tried.
+            UsageError: the URL makes no sense. It does not connect yet.
         """
         self.redis = redis
         self._plan = _plan_of(where, name)
@@ -68,7 +68,7 @@ class Shadowing(Generic[Made]):
         self._sink = sink_of(report)
         self._is_closed = False
         self.lock_class: Any = type(self._kind.__name__, (self._kind,), {"shadow": self})
-        """To be given as `lock_class` to `Redis.lock`."""
+        """To be passed as `lock_class` to `Redis.lock`."""
         self._begin()
         _shadows.add(self)
         atexit.register(self._stop, 2.0)
@@ -108,13 +108,13 @@ class Shadowing(Generic[Made]):
         self._recorder: Recorder | None = None
 
     def on_granted(self, name: Any, timeout: float | None, owner: str) -> Ticket | None:
-        """Redis has granted a lock; None if nobody can follow it."""
+        """Redis has granted a lock; None if it cannot be followed."""
         if self._is_closed:
             return None
         try:
             return Ticket(self._recorder or self._started(), Record(_text(name), timeout, owner))
         except Exception as error:
-            # No thread available, no memory: the lock is the application's all the same.
+            # No thread available, no memory: the application still has its lock.
             self._counts.failures += 1
             logger.debug("%r is not followed: %s", name, error)
             return None
@@ -137,7 +137,7 @@ class Shadowing(Generic[Made]):
             recorder.stop(timeout)
 
     def _on_forked(self) -> None:
-        """In a child: the thread is not here; what it watches is the parent's and must not be closed."""
+        """In a child: the thread is not here; what it watches is the parent's, and must not be closed."""
         if self._recorder is not None:
             _inherited.append(self._recorder)
         self._begin()
@@ -149,11 +149,11 @@ class Shadow(Shadowing[ShadowLock]):
     _kind = ShadowLock
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until all that has happened is recorded and reported; says whether it is."""
+        """Wait until all that has happened is recorded and reported; returns whether it is."""
         return self._flush(timeout)
 
     def close(self, timeout: float = 2.0) -> None:
-        """Record what has happened, and end, within that many seconds. Its locks lock on, unfollowed."""
+        """Record what has happened, and end, within that many seconds. Its locks keep working, unfollowed."""
         self._stop(timeout)
 
     def __enter__(self) -> Self:
@@ -171,11 +171,11 @@ class AioShadow(Shadowing[AioShadowLock]):
     _kind = AioShadowLock
 
     async def flush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - it is waited for on a thread
-        """Wait until all that has happened is recorded and reported; says whether it is."""
+        """Wait until all that has happened is recorded and reported; returns whether it is."""
         return await asyncio.to_thread(self._flush, timeout)
 
     async def close(self, timeout: float = 2.0) -> None:  # noqa: ASYNC109
-        """Record what has happened, and end, within that many seconds. Its locks lock on, unfollowed."""
+        """Record what has happened, and end, within that many seconds. Its locks keep working, unfollowed."""
         await asyncio.to_thread(self._stop, timeout)
 
     async def __aenter__(self) -> Self:

@@ -34,7 +34,7 @@ _DIALECTS: dict[str, Dialect] = {
 
 
 class _Said(NamedTuple):
-    """The statements for one dialect, made once: SQLAlchemy then keeps what it compiled of them."""
+    """The statements for one dialect, made once: SQLAlchemy then caches their compiled form."""
 
     words: Statements
     raising: TextClause
@@ -60,7 +60,7 @@ class Guard:
         Raises:
             StaleFence: another has held the name since; roll back.
             UsageError: there is no transaction, no fence for that name, or (strict) no mark.
-            sqlalchemy.exc.DBAPIError: as it is; deadlocks and serialization failures may be tried again.
+            sqlalchemy.exc.DBAPIError: as it is; deadlocks and serialization failures may be retried.
         """
         offer = offer_of(hold, name)
         on = connected(connection)
@@ -137,7 +137,7 @@ def connected(given: Any) -> Connection:
 
 
 def dialect_of(connection: Connection) -> Dialect:
-    """Whose SQL it speaks.
+    """The dialect of its SQL.
 
     Raises:
         UsageError: there are no statements for it.

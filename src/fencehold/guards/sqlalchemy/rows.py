@@ -1,7 +1,7 @@
 """Rows that have a fence of their own, updated by SQLAlchemy.
 
 1. The fence of a row is written with the row, and a row with a greater one is not written.
-2. If no row was written, either there is none or the fence is stale: which, is asked in the same transaction.
+2. If no row was written, either there is none or the fence is stale: a query in the same transaction tells which.
 """
 
 from typing import Any

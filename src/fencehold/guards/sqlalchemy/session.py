@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class GuardedSession:
-    """What `guard_session` gives: the guard of a session, until `end`, or until the end of a `with`."""
+    """What `guard_session` returns: the guard of a session, until `end`, or until the end of a `with`."""
 
     def __init__(self, session: Session, guard: Guard, hold: Offered, name: str | None) -> None:
         self._session = session
@@ -47,7 +47,7 @@ class GuardedSession:
             event.listen(session, moment, hook)
 
     def end(self) -> None:
-        """Guard no longer. A transaction that is open then is not checked again. May be repeated."""
+        """Stop guarding. A transaction that is open then is not checked again. Idempotent."""
         hooks, self._hooks = self._hooks, {}
         for moment, hook in hooks.items():
             event.remove(self._session, moment, hook)
