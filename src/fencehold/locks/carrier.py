@@ -72,10 +72,10 @@ class Carrier(Protocol):
         """Let a grant end that many seconds from now; None: with its session."""
 
     async def explain(self, name: str, *, stale: bool = False, limit: int | None = EXPLAIN_LIMIT) -> Explanation:
-        """Who has a name and who waits for it, so many of each; as of some moment ago, if `stale` will do."""
+        """Who holds a name and who waits for it, so many of each; as of some moment ago, if `stale` will do."""
 
     async def break_hold(self, name: str, fence: int) -> int:
-        """Take a name from those who hold it up to a fence, if one is given."""
+        """Force-release a name: from its holders up to a fence, if one is given."""
 
     def changes(self, name: str) -> AbstractAsyncContextManager[AsyncIterator[object]]:
         """Yields whenever a name may have changed hands; ends when the client is closed."""

@@ -61,7 +61,7 @@ def test_what_is_not_known_is_not_made_up() -> None:
     for seen in (holder(since_unix_ms=None, age_ms=2_000), holder()):
         assert (seen.since, seen.age) == (None, 2.0)
     told = explanation({b"name": b"a", b"holds": [HOLD], b"waiters": [], b"delayed_ms": 0})
-    assert str(told) == "'a' is held by billing, t for 2.0 s with fence 9; nobody waits"
+    assert str(told) == "'a' is held by billing, t for 2.0 s with fence 9; no waiters"
 
 
 def test_old_holds_are_told_with_their_date() -> None:

@@ -62,7 +62,7 @@ class Portal(Protocol):
         """Who holds a name and who waits for it."""
 
     def break_hold(self, name: str, fence: int) -> int:
-        """Take a name from those who hold it."""
+        """Force-release a name."""
 
     def changes(self, name: str) -> AbstractContextManager[Iterator[object]]:
         """Yields whenever a name may have changed hands, until the client is closed."""

@@ -3,9 +3,9 @@
 1. It makes its connections as lines, by the same addresses and with the same errors.
 2. It continues what callers leave unfinished.
 3. A client that is called often keeps the loop from listening on its line between calls: the loop's thread checks
-   every `TICK_S` whether there are still calls, and listens again when there are none. So messages to no waiting
-   caller are received at once while the client is idle, and within two ticks while it is in use. While a request
-   waits in a queue, or there is a watch, the loop stops listening for no longer than a call takes.
+   every `TICK_S` whether there are still calls, and listens again when there are none. So messages that no caller
+   waits for are received at once while the client is idle, and within two ticks while it is in use. While a
+   request waits in a queue, or there is a watch, the loop stops listening for no longer than a call takes.
 """
 
 import asyncio
