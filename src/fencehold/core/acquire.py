@@ -1,6 +1,6 @@
 """Acquiring: grant at once, queue, or refuse; and withdraw.
 
-1. A request is granted at once only if nobody waits for any of its names and all of them admit it (G4).
+1. A request is granted at once only if none of its names has a waiter and all of them admit it (G4).
 2. A try never queues; a request that would close a circle of waiting owners is refused (see `deadlock`). One that
    was found to be in a circle through several shards is refused while it waits (see `wait_graph`).
 3. What is refused changes nothing.
@@ -37,7 +37,7 @@ from fencehold.core.shards import is_early, refuse_elsewhere
 from fencehold.core.state import Session, State
 
 KEPT_MAX = 100_000
-"""How many names may be kept for a least time: they are not counted as anybody's, and outlive their sessions."""
+"""How many names may be kept for a least time: they count towards no session, and outlive theirs."""
 
 
 def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
@@ -65,7 +65,7 @@ def acquire(state: State, session: Session, ask: Acquire) -> Answer | Queued:
         and len(session.fresh) + len(session.settled) + len(session.shares) + session.names_awaited
         < limits.holds_per_session_max
     ):
-        # Nearly all: one name, on the usual terms, of nobody whose quotas are looked at.
+        # Nearly all: one name, on the usual terms, while there are no quotas.
         name = ask.names[0]
         is_barred = (
             name in state.queues or name in state.delays or name in state.kept or name in state.crowds or early

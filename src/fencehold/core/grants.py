@@ -38,11 +38,11 @@ def grant(state: State, session: Session, ask: Acquire) -> Granted:
 def grant_plain(state: State, session: Session, ask: Acquire) -> Granted | None:
     """Give one name on the usual terms (`shape.is_plain`), the same with fewer steps, where there are no quotas.
 
-    None: somebody has it exclusively, and nothing has changed. Whatever else would keep it has been looked at.
+    None: another session holds it exclusively, and nothing has changed. All other obstacles have been checked.
     """
     fence, now_at, name = state.fence + 1, state.now_at, ask.names[0]
     hold = Hold(name, session.id, ask.owner, fence, now_at)
-    # One look-up both finds who has the name and gives it away: among half a million, a second one is dear.
+    # One look-up both finds the holder and grants the name: among half a million, a second one is expensive.
     if state.held.parts[hash(name) & MASK].setdefault(name, hold) is not hold:
         return None
     state.fence = fence

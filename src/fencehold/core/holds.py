@@ -5,8 +5,8 @@ milliseconds, and it happens again and again while names come and go. So this on
 name, and each is made anew by itself, at its own time. At a million names that takes well under a millisecond.
 
 A session has two tables. A new hold enters a small one, where most holds end; if that is full, all of it moves to
-the large one. So a short hold touches a few cache lines, however many names its session holds: with half a million
-holds in one table for each session, entering a name there and taking it out again was the dearest part of a command.
+the large one. So a short hold touches a few cache lines, however many names its session holds. With one table for
+each session and half a million holds, entering and removing a name there was the most expensive part of a command.
 
 Each part, and each session's large table, keeps the hashes of its names beside them (`new_table`).
 

@@ -1,4 +1,4 @@
-"""Records: what stands in the tables of the state. Who may change them, and when, is written there (`state`)."""
+"""Records: what the tables of the state contain. The rules for changing them are in `state`."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Hold(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Kept(Struct, frozen=True, gc=False, array_like=True):
-    """A name that is granted to nobody else before an instant, whatever became of the hold: for whom, and why.
+    """A name that is granted to no other session before an instant, whatever became of its hold: for whom, why.
 
-    A tombstone: it remembers who that was, for the session may have ended long before.
+    A tombstone: it remembers the holder, whose session may have ended long before.
     """
 
     name: str
@@ -222,7 +222,7 @@ class Session(Struct, gc=False):
     due_at: int = NOT_DUE
     """Where its deadline is entered: not after it ends, though it may be renewed to live longer."""
     principal: str = ""
-    """Whose it is; empty: nobody was asked."""
+    """The principal it was opened by; empty: no login was required."""
     token: str = ""
     """With which token of the policy it was opened, if so: it ends with that."""
 
@@ -251,13 +251,13 @@ class Session(Struct, gc=False):
 
 
 OwnerKey: TypeAlias = tuple[int, str]
-"""Session and owner: who waits for whom is a matter between these."""
+"""Session and owner: the nodes of the wait-for graph."""
 
 
 class Queue(OrderedDict[int, Waiter]):
-    """Who waits for a name: by ticket, in order. Both ends are found at once, even if waiters leave in the middle.
+    """The waiters of a name by ticket, in order. Both ends are found at once, even if some leave in the middle.
 
-    The rest is worked out from who stands in it, so that nobody need go through it (see `queues`).
+    The other fields are derived from the waiters, so that no command has to go through all of them (see `queues`).
     """
 
     # Set where they differ, not in `__init__`: a queue of one that comes and goes is what there is most of.
@@ -267,4 +267,4 @@ class Queue(OrderedDict[int, Waiter]):
     """The limit under which permits are awaited, if `permits` are."""
     permits = 0
     tickets: list[int] | None = None
-    """Its keys, from when somebody has asked for a place among them."""
+    """Its keys, since a place among them was first asked for."""

@@ -1,4 +1,4 @@
-"""Release: how a hold ends, or is given more time; and what a stale fence is told (G5).
+"""Release: how a hold ends or is extended, and the reply to a stale fence (G5).
 
 A clean end (release, close, cancel) frees a name at once. After an unclean one (expiry, break) the name stays
 ungranted for the hold's lock-delay, for resources that cannot check fences. A name that is kept for a least time

@@ -34,7 +34,7 @@ class SessionImage(Struct, frozen=True, gc=False, array_like=True):
 
 
 class OwnedImage(SessionImage, frozen=True, gc=False, array_like=True):
-    """What is written of a session that is somebody's; what is nobody's has the bytes it always had."""
+    """What is written of a session with a principal; one without has the bytes it always had."""
 
     principal: str = ""
 

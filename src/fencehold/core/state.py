@@ -1,4 +1,4 @@
-"""State: all that the machine remembers, and the only functions that change who holds what.
+"""State: all that the machine remembers, and the only functions that change the holders of names.
 
 Every table follows what is held, awaited or alive now; a name that is neither held, awaited, delayed nor kept
 appears nowhere (G11). A name stands in at most one of `held` and `crowds` (G2).
@@ -131,11 +131,11 @@ class State:
         self.placed: ShardMap | None = None
         """The newest map that is known; None: the one that the service was made with."""
         self.draining: dict[int, tuple[str, ...] | None] = {}
-        """The closing slots, and the names they had when last looked at: they only get fewer. Worked out."""
+        """The closing slots, and the names they had when last looked at: they only get fewer. Derived."""
         self.steps = 0
-        """Counts what happens to slots, for those who look on. Worked out."""
+        """Counts changes of slots, for watchers of the map. Derived."""
         self.arriving: dict[int, None] = {}
-        """The slots that arrive. Worked out."""
+        """The slots that arrive. Derived."""
         self.sessions: dict[int, Session] = {}
         self.sessions_until: dict[int, int] = {}
         """When each session ends unless renewed. Apart from the sessions, so that renewing touches none."""
@@ -158,12 +158,12 @@ class State:
         self.kept_due: Deadlines[str] = Deadlines()
         self.saving: Saving | None = None
         self.owned = 0
-        """How many sessions are somebody's."""
+        """How many sessions have a principal."""
         self.noted = 0
         """How many holds have metadata."""
         self.policy: Policy = NO_POLICY
         self.rulebook: Rulebook | None = None
-        """The policy worked out; None while there is none, and everybody may do everything."""
+        """The policy compiled; None while there is none, and every client may do everything."""
         self.usage: Usage | None = None
         """What principals have, while there are quotas."""
         # What the entry being applied has led to so far.
@@ -205,7 +205,7 @@ class State:
         return crowd is None or (crowd.mode is mode and crowd.has_room())
 
     def holders(self, name: str) -> list[Hold]:
-        """Who has the name, by fence."""
+        """The holds of a name, by fence."""
         hold = self.held.get(name)
         if hold is not None:
             return [hold]
@@ -224,7 +224,7 @@ class State:
         """Give a name to a session."""
         if hold.mode is Mode.EXCLUSIVE:
             name = hold.name
-            # One look-up both checks that nobody has the name and gives it away.
+            # One look-up both checks that the name is free and grants it.
             if self.held.parts[hash(name) & MASK].setdefault(name, hold) is not hold:
                 invariant(False, "an exclusive name has one hold")
             if len(session.fresh) >= FRESH_MAX:
@@ -308,7 +308,7 @@ class State:
         self.delays_due.add(until_at, name)
 
     def keep(self, kept: Kept) -> None:
-        """Grant a name to nobody else before an instant, whatever becomes of its hold."""
+        """Grant a name to no other session before an instant, whatever becomes of its hold."""
         invariant(self.kept.setdefault(kept.name, kept) is kept, "a name that is kept is not granted")
         self.kept_due.add(kept.until_at, kept.name)
 
