@@ -321,7 +321,7 @@ def test_a_last_word_that_nobody_asked_for_is_no_reply() -> None:
     talk = Talk()
     talk.open()
     grant = talk.hold()
-    talk.fail("NOSESSION session 7 was taken up by another connection")
+    talk.fail("NOSESSION session 7 was resumed by another connection")
     assert grant.state(talk.now) is State.JEOPARDY
     talk.resume()
     assert grant.state(talk.now) is State.HELD

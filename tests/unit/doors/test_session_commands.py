@@ -192,7 +192,7 @@ async def test_resuming_takes_a_session_from_the_connection_that_had_it(version:
         session, secret = await opened(old, grace_ms=10)
         await old.call("LOCK.ACQUIRE", "a")
         await new.call("SESSION.RESUME", session, secret)
-        assert (await old.ended()).startswith("UNAVAILABLE session 1 was taken up by another connection")
+        assert (await old.ended()).startswith("UNAVAILABLE session 1 was resumed by another connection")
         await old.close()
         await box.pass_time(1_000)
         assert await new.call("LOCK.RELEASE", "a", 1) == "OK"

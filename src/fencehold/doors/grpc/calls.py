@@ -1,10 +1,10 @@
-"""Calls: which method a client calls, who answers it, and when it is over.
+"""Calls: which method a client calls, what handles it, and when it ends.
 
-1. A call with one request is begun when that is whole: what is reset before costs next to nothing.
-2. A call is cancelled by its client, by its deadline, or by the end of its connection; its handler hears of it as
-   a task does, and withdraws what it asked for.
-3. Whatever a handler raises is told as a status: `statuses.refusal_of` says which.
-4. The answer of a call that its client had cancelled by then is taken back: `Call.on_undelivered`.
+1. A call with one request starts once that request is complete: one reset before then costs next to nothing.
+2. A call is cancelled by its client, by its deadline, or by the end of its connection; its handler is cancelled as
+   a task is, and withdraws what it asked for.
+3. Whatever a handler raises is sent as a status: `statuses.refusal_of` says which.
+4. The answer to a call that its client had already cancelled is undone: `Call.on_undelivered`.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from fencehold.gateway.served_client import ServedClient
 from fencehold.gateway.upstream import host_of
 
 _LOGINS_MAX = 16
-"""Of so many logins a connection is known what they say."""
+"""The most parsed logins cached for one connection."""
 _UNREAD_MAX = 256
-"""Messages of a stream that its handler has not read; beyond, the call is refused."""
+"""Unread messages of one stream; beyond this, the call is refused."""
 
 
 class Method(NamedTuple):
-    """One RPC: what it takes, and who answers it."""
+    """One RPC: what it takes, and its handler."""
 
     read: Callable[[bytes], Any]
     """Reads a request; raises `DecodeError` if it is none."""
@@ -58,7 +58,7 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.is_cancelled = False
-        """Whether nobody waits for the answer any more."""
+        """Whether no caller waits for the answer any more."""
         self.undelivered: Callable[[], None] | None = None
 
     @property
@@ -67,14 +67,14 @@ class Call:
         return self._connection.peer
 
     def metadata(self, key: str) -> str:
-        """What the client said by this key; empty: nothing."""
+        """What the client sent under this key; empty: nothing."""
         return self.head.metadata.get(key, "")
 
     def credentials(self) -> Credentials:
-        """Who calls: by the metadata of the call, or else by the certificate of its connection.
+        """The caller: by the metadata of the call, or else by the certificate of its connection.
 
         Raises:
-            UsageError: what it says of itself cannot be read.
+            UsageError: its login cannot be read.
         """
         caller.set(host_of(self.peer))
         said = self.head.metadata.get("authorization")
@@ -98,7 +98,7 @@ class Call:
 
 
 def undo_if_unheard(call: Call, client: ServedClient, held: Held) -> None:
-    """Release a hold again if its call is cancelled, or its deadline passes, before the answer is heard."""
+    """Release a hold again if its call is cancelled, or its deadline passes, before the answer is delivered."""
     client.on_answer(held)
     call.on_undelivered(lambda: client.on_unheard(held))
 
@@ -115,7 +115,7 @@ class Calls:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def begin(self, connection: GrpcConnection, stream: Stream, head: Head) -> Receiver | None:
-        """A new call; returns who receives its requests, or None if it was refused."""
+        """A new call; returns the receiver of its requests, or None if it was refused."""
         conversation = connection.conversation
         if head.http_status != 200:
             conversation.answer_http(stream, http_block(head.http_status))
@@ -127,19 +127,19 @@ class Calls:
         elif head.problem:
             conversation.refuse(stream, status_block(Code.INTERNAL, head.problem))
         elif head.encoding not in ("identity", "gzip"):
-            words = f"messages in {head.encoding[:32]!r} are not read here"
+            words = f"messages compressed with {head.encoding[:32]!r} are not supported"
             accepted = (("grpc-accept-encoding", "identity,gzip"),)
             conversation.refuse(stream, status_block(Code.UNIMPLEMENTED, words, accepted))
         elif conversation.streams > (left := self._calls_max - len(self._under_way)):
-            # No connection has more than are left for all others: a few that hoard them keep nobody out.
-            words = f"at most {self._calls_max} calls are under way here, {max(left, 0)} more of one connection"
+            # No connection has more than is left for all others: a few that hoard calls lock no client out.
+            words = f"at most {self._calls_max} calls are in flight here, {max(left, 0)} more of one connection"
             self._refuse(connection, stream, LimitExceeded(words))
         else:
             return _Served(self, connection, stream, head, method)
         return None
 
     async def close(self) -> None:
-        """Cancel what is under way."""
+        """Cancel what is in flight."""
         for task in tuple(self._under_way):
             task.cancel()
         if self._under_way:
@@ -155,7 +155,7 @@ class Calls:
         self._under_way.discard(task)
 
     def unpacked(self, data: bytes) -> bytes:
-        """A message that came packed by gzip.
+        """A message compressed with gzip.
 
         Raises:
             LimitExceeded: it is too large unpacked.
@@ -175,13 +175,13 @@ class Calls:
         connection.conversation.refuse(stream, status_block(code, words, more))
 
     def failed(self, connection: GrpcConnection, stream: Stream, error: BaseException) -> None:
-        """Tell what a handler raised."""
+        """Send what a handler raised."""
         self._refuse(connection, stream, error)
         connection.flush_soon()
 
 
 class _Served(Call):
-    """A call that is answered: it receives what the client sends, and is what its handler knows of it."""
+    """A call in flight: it receives what the client sends, and is what its handler sees of it."""
 
     __slots__ = ("_calls", "_method", "_request", "_requests", "_room", "is_one_request")
 
@@ -196,7 +196,7 @@ class _Served(Call):
         self._request: tuple[bytes, bool] | None = None
         """Its one request."""
         self._requests: _Requests | None = None
-        """Or those that come in a stream."""
+        """Or those that arrive in a stream."""
         if head.timeout_s is not None:
             self._timer = asyncio.get_running_loop().call_later(head.timeout_s, self._on_late)
         if method.is_client_streaming:
@@ -229,7 +229,7 @@ class _Served(Call):
         self.is_cancelled = True
         self._over()
         if self.task is not None:
-            # One that has not begun yet never comes to its end by itself.
+            # One that has not started yet never runs its own cleanup.
             self.task.add_done_callback(self._calls.on_done)
             self.task.cancel()
 
@@ -240,7 +240,7 @@ class _Served(Call):
     # The answering.
 
     async def run(self) -> None:
-        """Have the handler answer, and tell what it says."""
+        """Run the handler, and send its answer."""
         method, connection = self._method, self._connection
         try:
             request = self._requests if self._request is None else self.read(*self._request)
@@ -269,12 +269,12 @@ class _Served(Call):
         """A request.
 
         Raises:
-            UsageError: it is none.
+            UsageError: it is not a valid one.
         """
         try:
             return self._method.read(self._calls.unpacked(data) if is_packed else data)
         except DecodeError:
-            raise UsageError("what was sent is not the message that this method takes") from None
+            raise UsageError("the request is not the message that this method takes") from None
 
     def on_read(self, size: int) -> None:
         """The handler has taken a message."""
@@ -294,7 +294,7 @@ class _Served(Call):
         conversation.finish(stream, DONE)
 
     def _on_late(self) -> None:
-        """Its deadline has passed: the client knows as well, and waits no longer."""
+        """Its deadline has passed: the client knows that too, and waits no longer."""
         self._turn_down(Code.DEADLINE_EXCEEDED, "the deadline of the call has passed; it was withdrawn")
         self._connection.flush_soon()
 
@@ -304,7 +304,7 @@ class _Served(Call):
         self._connection.conversation.refuse(self.stream, status_block(code, words))
 
     def _take_back(self) -> None:
-        """What was granted for an answer that is not sent."""
+        """Undo what was granted for an answer that is not sent."""
         undelivered, self.undelivered = self.undelivered, None
         if undelivered is not None:
             undelivered()

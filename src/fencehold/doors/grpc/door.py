@@ -3,8 +3,8 @@
 1. It runs in a process and on an event loop of its own: what its clients do must not slow a leader.
 2. Everything that a client can make it remember has a bound: messages, metadata, streams, calls, sessions,
    watches.
-3. A dead client is noticed by pings, sooner than a session of the usual ttl would end.
-4. Off loopback it wants TLS, or to be told that it is insecure.
+3. A dead client is detected by pings, sooner than a session of the usual ttl would expire.
+4. Off loopback it requires TLS, or `insecure` set explicitly.
 """
 
 import keyword
@@ -68,7 +68,7 @@ class GrpcDoor:
         self._server: GrpcServer | None = None
 
     async def start(self) -> None:
-        """Take calls; `port` says where.
+        """Accept calls; `port` says where.
 
         Raises:
             OSError: the address is in use, or not this machine's.
@@ -79,7 +79,7 @@ class GrpcDoor:
         self.port = await self._server.start(self.host, self.port)
 
     async def stop(self) -> None:
-        """Take no more calls, end all sessions, let the rest finish."""
+        """Accept no more calls, end all sessions, let the rest finish."""
         await self._health.stop()
         await self.sessions.close()
         if self._server is not None:

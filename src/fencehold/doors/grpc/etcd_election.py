@@ -2,10 +2,10 @@
 
 1. To lead is to hold the name; the revision of the leader's key is the fence of the hold, and so the epoch of its
    term.
-2. What a leader says when it campaigns is in the metadata of its hold. What it proclaims later is in that of a
-   second name beside it, held by the same session: so it is in the journal, outlives a failover, and is seen by
-   every listener. It counts while the term lasts for which it was said.
-3. Who leads by the SDK, or by another interface, is a leader here as well, without a value.
+2. The value a leader campaigns with is in the metadata of its hold. What it proclaims later is in that of a second
+   name beside it, held by the same session: so it is in the journal, survives a failover, and is seen by every
+   listener. It is valid for the term it was proclaimed in.
+3. A leader elected through the SDK, or another interface, is a leader here as well, without a value.
 4. Errors have etcd's words.
 """
 
@@ -32,16 +32,16 @@ from fencehold.wire import etcd_messages as e
 ELECTION = "v3electionpb.Election"
 VALUE_BYTES_MAX = 512
 PROCLAIMED = "/proclaimed"
-"""What the name ends with that carries what was proclaimed."""
+"""The suffix of the name that carries the proclaimed value."""
 _NO_LEADER, _NOT_LEADER = "election: no leader", "election: not leader"
 _NO_KEY = '"leader" field must be provided'
 _LOOK_MAX = 16
 _LOOKS_MAX = 8
-"""How often it is looked again who leads, if that is another one each time."""
+"""How many times the leader is looked up again, if it is another one each time."""
 
 
 class _Leader(NamedTuple):
-    """Who leads, as etcd tells of its key."""
+    """The leader, as etcd describes its key."""
 
     key: bytes
     lease: int
@@ -65,7 +65,7 @@ class EtcdElectionServicer:
         locked = await self._keys.acquire(request.name, request.lease, call, said)
         term = locked.held.fence
         seen = await self._seen(text_of(request.name), credentials)
-        # A second campaign with the same lease: it leads already, and may say something new.
+        # A second campaign with the same lease: it leads already, and may have a new value.
         if seen is not None and seen.term == term and seen.value != request.value:
             await self._proclaim(locked, said, seen.version)
         leader = e.LeaderKey(name=request.name, key=locked.key, rev=term, lease=locked.lease)
@@ -118,11 +118,11 @@ class EtcdElectionServicer:
         return locked if locked is not None and locked.held.fence == request.leader.rev else None
 
     async def _proclaim(self, locked: Locked, said: dict[str, str], version: int) -> int:
-        """Hold the second name anew, with what is said now; returns the fence of that."""
+        """Hold the second name again, with the new value; returns the fence of that hold."""
         before = _proclaimed_by(locked)
         ask = Ask(
             (locked.held.names[0] + PROCLAIMED,),
-            # Shared: so what is new is there before what was said is gone.
+            # Shared: so the new value is there before the old one is gone.
             mode=SHARED,
             wait_ms=0,
             ttl_ms=locked.held.ttl_ms,
@@ -145,7 +145,7 @@ class EtcdElectionServicer:
             seen, before = await _leader_of(client, name, holder), holder
             if seen.revision > seen.term:
                 return seen
-            # Nothing was proclaimed, or it was withdrawn meanwhile, as a term has ended: then another look tells.
+            # Nothing was proclaimed, or it was withdrawn as a term has ended: then the next look tells.
             holder = await _holder_of(client, name)
             if holder is not None and holder.fence == before.fence:
                 return seen
@@ -188,7 +188,7 @@ async def _leader_of(client: aio.Client, name: str, holder: Holder) -> _Leader:
 
 
 def _prefix(locked: Locked) -> str:
-    """How the request ids begin under which a term proclaims."""
+    """How the request ids begin that a term proclaims with."""
     return f"say:{locked.lease:x}:{locked.held.fence}:"
 
 

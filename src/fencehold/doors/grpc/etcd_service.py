@@ -1,13 +1,14 @@
-"""etcd's own lock interface: for clients that lock by it, who get a fence as the revision.
+"""etcd's own lock interface: for clients that lock by it and get a fence as the revision.
 
-1. A lease is a session: it lives by its ttl, and what is locked with it is free when it ends. It lives in the
+1. A lease is a session: it lives by its ttl, and what is locked with it is released when it ends. It lives in the
    listener that granted it.
 2. Locking a name again with the same lease gives the same key, as in etcd: the key belongs to the lease.
-3. Unlocking takes a key of the same login, and asks for no owner, as in etcd; an unknown key is no error.
+3. Unlocking takes a key of the same login, and checks no owner, as in etcd; an unknown key is no error.
    A key stands for what was acquired, whether by a lock or by a campaign (`etcd_election.py`).
 4. A call that is cancelled waits no longer, and is never granted later: here etcd's own may leave a waiter behind.
 5. Without a lease a lock lives for 60 s, as in etcd.
-6. A lease whose session the service has ended is told as lost, by the next keep-alive: nobody goes on unprotected.
+6. A lease whose session the service has ended is reported as lost by the next keep-alive: no client continues
+   unprotected.
 """
 
 import hashlib
@@ -48,10 +49,10 @@ class Leases:
         self._sessions = sessions
         self._known: dict[int, Session] = {}
         self.revision = 1
-        """The greatest fence that was told: etcd's clients expect a revision in every answer."""
+        """The greatest fence sent so far: etcd's clients expect a revision in every answer."""
 
     def header(self, revision: int = 0) -> Any:
-        """The header of an answer; without a revision, with the greatest that was told."""
+        """The header of an answer; without a revision, with the greatest sent so far."""
         return e.ResponseHeader(cluster_id=1, member_id=1, revision=revision or self.revision, raft_term=1)
 
     async def grant(self, wanted: int, ttl_s: int, opener: tuple[Credentials, str]) -> int:
@@ -115,7 +116,7 @@ class LeaseServicer:
                 session.heard()
                 ttl_s = round(session.ttl_s)
             except SessionExpired:
-                # Told by a ttl of 0, as etcd does, and the stream goes on for other leases.
+                # Reported by a ttl of 0, as etcd does, and the stream continues for other leases.
                 pass
             yield e.LeaseKeepAliveResponse(header=self._leases.header(), ID=lease, TTL=ttl_s)
 
@@ -148,9 +149,9 @@ class Keys:
         self._locked: dict[bytes, Locked] = {}
 
     async def acquire(self, raw_name: bytes, lease: int, call: Call, meta: Mapping[str, str]) -> Locked:
-        """Acquire a name with a lease, or with one of its own for a minute; the key it had if it has it.
+        """Acquire a name with a lease, or with one of its own for a minute; if it is held already, the same key.
 
-        It is released again if the call ends before its answer is heard.
+        It is released again if the call ends before its answer is delivered.
 
         Raises:
             SessionExpired: there is no such lease.
@@ -173,7 +174,7 @@ class Keys:
         return locked
 
     def find(self, key: bytes, credentials: Credentials) -> Locked | None:
-        """What has this key, for its login."""
+        """What has this key, if it is of this login."""
         locked = self._locked.get(key)
         return locked if locked is not None and locked.credentials == credentials else None
 
@@ -213,7 +214,7 @@ async def _held(client: ServedClient, ask: Ask) -> Held:
         held = await client.acquire(ask)
         if held is not None and not held.ending:
             return held
-        # What was remembered has ended since: it is asked for anew.
+        # The remembered hold has ended since: acquire it again.
         await client.withdraw(ask.request_id)
 
 

@@ -1,8 +1,8 @@
-"""Health: what a load balancer is told.
+"""Health, as a load balancer sees it.
 
 The listener itself (the empty service) serves as long as it runs. The services of locks serve where a node that
-the URL of the listener names leads: a listener beside a standby works, too, as it goes to the leader; but those
-who can choose had better take the short way.
+the URL of the listener names leads: a listener beside a standby works, too, as it forwards to the leader; but a
+client that can choose should take the short way.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _OF_THE_LEADER = (LOCK, SESSION, WATCH, etcd_service.LOCK, etcd_service.LEASE, e
 
 
 class Health:
-    """Looks at the nodes now and then, and tells. Called by gRPC as `grpc.health.v1.Health`."""
+    """Polls the nodes, and reports. Called by gRPC as `grpc.health.v1.Health`."""
 
     def __init__(self, questions: Questions) -> None:
         self._questions = questions
@@ -40,7 +40,7 @@ class Health:
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
-        """Nothing is served from now on: who watches is told."""
+        """Nothing is served from now on: watchers are notified."""
         if self._task is not None:
             self._task.cancel()
         self._set(dict.fromkeys(self._statuses, _NOT_SERVING))
@@ -78,6 +78,6 @@ class Health:
     def _set(self, statuses: dict[str, int]) -> None:
         if self._statuses | statuses != self._statuses:
             self._statuses |= statuses
-            # Those who wait have this one; the next change has another.
+            # Waiters have this event; the next change has another.
             self._changed.set()
             self._changed = asyncio.Event()

@@ -101,10 +101,11 @@ def _at_most_s(session: Session | None) -> float:
 
 
 def _check_retry(ask: Ask, call: Call) -> None:
-    """A repetition that cannot be told from a new request might wait for what the first one was granted."""
+    """A retry that cannot be distinguished from a new request might wait for what the first attempt was
+    granted."""
     if not ask.request_id and translation.attempts_before(call):
         raise OutcomeUnknown(
-            "the first attempt may have been granted, and has no request_id: look before going on"
+            "the first attempt may have been granted, and has no request_id: inspect the lock before retrying"
         )
 
 
@@ -116,6 +117,6 @@ async def _not_acquired(
     try:
         seen = await client.client.explain(name, limit=_A_FEW, tier=translation.tier_of(request.tier))
     except FenceholdError:
-        # Saying who has it is a courtesy: the answer is that it was not acquired.
+        # Naming the holder is a courtesy: the answer is that it was not acquired.
         return m.NotAcquired()
     return m.NotAcquired(explanation=translation.explanation(seen))

@@ -23,7 +23,7 @@ SERVICES = {
     etcd_messages.pool: ("etcdserverpb.Lease", "v3lockpb.Lock", "v3electionpb.Election"),
     grpc_messages.pool: ("grpc.health.v1.Health", *NAMES),
 }
-"""All that is served, and where it is described."""
+"""All services here, and where each is described."""
 
 
 class Reflection:

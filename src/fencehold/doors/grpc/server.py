@@ -3,9 +3,9 @@
 1. Connections have a bound. Beyond it, the one that has been without a call for longest is closed; if all have
    calls, the newest is.
 2. Over TLS, a handshake has its seconds and its bound (`security/listener.py`), and a connection whose certificate
-   was revoked is ended. Who speaks plainly is left without a word, and the log says so: after an answer, whatever
-   it says, gRPC libraries try again at once, and without one they pause.
-3. Stopping takes no more calls, lets those under way end for a moment, and then ends them.
+   was revoked is ended. A plaintext client is disconnected without a reply, and this is logged: after any reply
+   gRPC libraries retry at once, without one they back off.
+3. Stopping accepts no more calls, gives those in flight a moment to end, and then ends them.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class ServerBounds(NamedTuple):
     handshakes: HandshakeBounds = HandshakeBounds()
     connections_max: int = 4_000
     calls_max: int = 16_384
-    """Calls under way at the same time, those that wait for a lock included."""
+    """Calls in flight at the same time, those that wait for a lock included."""
     closing_seconds_max: float = 3.0
 
 
@@ -59,7 +59,7 @@ class GrpcServer:
         self._listening: Any = None
 
     async def start(self, host: str, port: int) -> int:
-        """Take connections; returns the port.
+        """Accept connections; returns the port.
 
         Raises:
             OSError: the address is in use, or not this machine's.
@@ -75,7 +75,7 @@ class GrpcServer:
         return int(self._listening.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Take no more calls, let those under way end, then end them."""
+        """Accept no more calls, let those in flight end, then end them."""
         if self._listening is not None:
             self._listening.close()
         for connection in tuple(self._connections):
@@ -88,7 +88,7 @@ class GrpcServer:
         except TimeoutError:
             pass
         await self._calls.close()
-        # What they were told last is written at the end of this turn.
+        # Their last output is written at the end of this turn.
         await asyncio.sleep(0)
         for connection in tuple(self._connections):
             connection.close()
@@ -109,7 +109,7 @@ class GrpcServer:
             next(idle, connection).close()
 
     def _end_revoked(self) -> None:
-        """End the connections whose certificates have come onto the list."""
+        """End the connections whose certificates are on the revocation list now."""
         for connection in tuple(self._connections):
             self._end_if_revoked(connection)
 

@@ -1,4 +1,4 @@
-"""SessionService: opening, keeping alive over a stream, taking up again, closing."""
+"""SessionService: opening, keeping alive over a stream, resuming, closing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,9 +20,9 @@ _REASONS = {
     LossKind.EXPIRED: m.END_REASON_EXPIRED,
     LossKind.SESSION: m.END_REASON_EXPIRED,
 }
-"""What the SDK says of a loss."""
+"""By the SDK's kinds of loss."""
 _ENDS = {"closed": m.END_REASON_CLOSED, "expired": m.END_REASON_EXPIRED}
-"""What a gateway says of the end of a session."""
+"""By the gateway's reasons for the end of a session."""
 
 
 class SessionServicer:
@@ -40,7 +40,7 @@ class SessionServicer:
             ttl_s=request.ttl_ms / 1000,
             grace_s=request.grace_ms / 1000 if request.HasField("grace_ms") else None,
         )
-        # Nobody has heard of it then.
+        # No client knows of the session then.
         call.on_undelivered(lambda: self._sessions.end_soon(session, "closed"))
         return m.OpenResponse(session=session.id, ttl_ms=_ms(session.ttl_s), grace_ms=_ms(session.grace_s))
 
@@ -81,10 +81,10 @@ class SessionServicer:
 
 
 async def _read(requests: AsyncIterator[m.SessionRequest], session: Session, stream: Stream) -> None:
-    """Take keep-alives, until the client ends its side or is gone."""
+    """Read keep-alives, until the client ends its side or is gone."""
     async for request in requests:
         if request.session not in ("", session.id):
-            raise UsageError("a stream is of one session: open another for another one")
+            raise UsageError("a stream serves one session: open another stream for another session")
         session.heard()
         stream.tell(m.KeptAlive(sequence=request.sequence, safe_for_ms=session.safe_for_ms()))
 

@@ -1,8 +1,8 @@
-"""Statuses: errors as gRPC tells them, with details of `google.rpc` that programs can read.
+"""Statuses: errors as gRPC sends them, with details of `google.rpc` that programs can read.
 
-Every error carries an `ErrorInfo`. When to come back is a `RetryInfo`, and also the push-back that gRPC's own
-retries obey; what was held, and is not, is a `PreconditionFailure`; what is too much is a `QuotaFailure`; what
-is wrong with a request is a `BadRequest`.
+Every error carries an `ErrorInfo`. When to retry is a `RetryInfo`, and also the push-back that gRPC's own retries
+obey; a lost hold is a `PreconditionFailure`; what is too much is a `QuotaFailure`; what is wrong with a request is
+a `BadRequest`.
 """
 
 import base64
@@ -20,11 +20,11 @@ from fencehold.gateway.problems import Problem, facts_of, problem_of
 DOMAIN = "fencehold"
 _LOG = logging.getLogger("fencehold.grpc")
 _DETAILS_BYTES_MAX = 4_096
-"""Clients take about 8 KiB of headers; the words of an error are told beside its details."""
+"""Clients take about 8 KiB of headers; the message of an error is sent beside its details."""
 
 
 class Uncoded(Refused):
-    """A no that etcd tells without a code: its clients know it by its words."""
+    """A refusal that etcd sends without a code: its clients know it by its text."""
 
     grpc_code = Code.UNKNOWN
 
@@ -75,7 +75,7 @@ def _packed(message: Message) -> AnyMessage:
 
 
 def refusal_of(error: BaseException) -> tuple[Code, str, tuple[tuple[str, str], ...]]:
-    """How a call ends that failed with this: its code, its words, and what else its trailers say."""
+    """How a call ends that failed with this: its code, its message, and its other trailers."""
     if not isinstance(error, FenceholdError):
         _LOG.error("a call failed by a bug", exc_info=error)
     code, status = status_of(error)

@@ -1,4 +1,4 @@
-"""Translation between messages and what the gateway speaks of. It decides nothing."""
+"""Translation between messages and the gateway's values. It decides nothing."""
 
 import json
 from datetime import datetime
@@ -34,7 +34,7 @@ _META_BYTES_MAX = 1_024
 
 
 def attempts_before(call: Call) -> int:
-    """How often gRPC's own retry has sent this call before."""
+    """How many times gRPC's own retry has sent this call before."""
     said = call.metadata("grpc-previous-rpc-attempts")
     return int(said) if said.isascii() and said.isdecimal() else 0
 
@@ -42,14 +42,14 @@ def attempts_before(call: Call) -> int:
 def tier_of(number: int) -> Tier:
     """The tier of a request."""
     if number not in _TIERS:
-        raise UsageError(f"tier {number} is not known")
+        raise UsageError(f"unknown tier {number}")
     return _TIERS[number]
 
 
 def ask_of(request: m.LockRequest | m.MultiLockRequest, call: Call) -> Ask:
-    """An acquire, as a request says it."""
+    """The acquire that a request asks for."""
     if request.mode not in _MODES:
-        raise UsageError(f"mode {request.mode} is not known")
+        raise UsageError(f"unknown mode {request.mode}")
     names = (request.name,) if isinstance(request, m.LockRequest) else tuple(request.names)
     return Ask(
         names,
@@ -81,7 +81,7 @@ def hold(held: Held, at_most_s: float) -> m.Hold:
 
 
 def explanation(seen: Explanation) -> m.Explanation:
-    """Who has a name and who wants it."""
+    """The holders and waiters of a name."""
     return m.Explanation(
         name=seen.name,
         holders=[_holder(one) for one in seen.holders],
@@ -105,7 +105,7 @@ def summary(row: dict[bytes, Any]) -> m.LockSummary:
 
 
 def places(request: m.WatchRequest, shards: int) -> Places:
-    """After which places a watch begins; none: from now on."""
+    """The places after which a watch begins; none: from now on."""
     if request.from_places and request.from_position:
         raise UsageError("from_places and from_position exclude each other")
     if request.from_position and shards > 1:
@@ -126,7 +126,7 @@ def _place(shard: int, place: Place) -> m.ShardPlace:
 
 
 def told(seen: Told) -> m.WatchResponse:
-    """What a watcher is told."""
+    """What a watcher receives."""
     match seen:
         case Begun(places, 1):
             return m.WatchResponse(watching=m.Watching(position=places[0][0]))

@@ -1,4 +1,4 @@
-"""WatchService: events of the service, the past of a name, and where names are at home, as it tells them."""
+"""WatchService: events, the history of a name, and the shard map."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing

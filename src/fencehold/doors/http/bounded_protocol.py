@@ -1,10 +1,10 @@
-"""HTTP/1.1 as uvicorn speaks it, with bounds on what somebody who is slow, or many, can take from others.
+"""HTTP/1.1 as uvicorn speaks it, with bounds on what slow or many clients can take from others.
 
 1. A request is read within `REQUEST_S_MAX`, from the connection or its first byte to its last: uvicorn waits for
    ever.
-2. Connections have a bound. Beyond it, the one that has waited longest without a request is closed: so connections
-   that are opened and left do not keep others out.
-3. Who speaks TLS where it is not spoken is closed, and the log says so.
+2. Connections have a bound. Beyond it, the one that has been idle longest is closed: so abandoned connections do
+   not keep others out.
+3. A TLS client on a plaintext listener is disconnected, and this is logged.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ def bounded(
 ) -> type[H11Protocol]:
     """The protocol of one listener: its connections are counted together.
 
-    `is_refused`: whether one that has come in is to be ended at once.
+    `is_refused`: whether a new connection is to be closed at once.
     """
     resting: dict[Any, None] = {}
 
@@ -52,7 +52,7 @@ def bounded(
             shown = transport.get_extra_info("ssl_object")
             der = shown.getpeercert(binary_form=True) if shown is not None else None
             if der is not None:
-                # The handshake has checked it. What it says is read when somebody asks by it.
+                # The handshake has checked it. It is parsed when a request needs it.
                 self.app_state = {**self.app_state, CERTIFICATE: ssl.DER_cert_to_PEM_cert(der).encode()}
             if len(self.connections) > connections_max and resting:
                 next(iter(resting)).close_resting()
@@ -77,12 +77,12 @@ def bounded(
             self._watch()
 
         def close_resting(self) -> None:
-            """Make place for another."""
+            """Make room for another."""
             resting.pop(self, None)
             self.transport.close()
 
         def _watch(self) -> None:
-            """See whether a request is being read, or none is there."""
+            """Note whether a request is being read, or the connection is idle."""
             is_read = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
             if is_read or self.transport.is_closing():
                 self._stop_clock()

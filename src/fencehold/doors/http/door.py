@@ -1,9 +1,9 @@
 """The HTTP listener: Starlette on uvicorn, and what it needs to reach the service.
 
 1. It runs in a process of its own, as every listener does that could hold up a node.
-2. Everything has a bound: bodies and their time, headers, requests at a time, how long one waits.
-3. Pages of other origins are refused: on loopback it is on by default, and browsers are there, too.
-4. Errors are problem+json, with the reason that gRPC tells, too.
+2. Everything has a bound: bodies and their time, headers, concurrent requests, how long one waits.
+3. Pages of other origins are refused: the listener is on by default on loopback, where browsers run, too.
+4. Errors are problem+json, with the same reason as in gRPC.
 """
 
 import asyncio
@@ -40,19 +40,19 @@ from fencehold.security.tls import ServerTls
 
 PORT = 7422
 REQUESTS_MAX = 2_048
-"""Requests at the same time, those that wait and streams of events included; beyond, 503."""
+"""Concurrent requests, those that wait and event streams included; beyond, 503."""
 HEADER_BYTES_MAX = 16_384
 IDLE_S_MAX = 30
 CLOSING_S_MAX = 3
 _LOG = logging.getLogger("fencehold.http")
-# It warns of every request that is none: a log that strangers can fill.
+# It warns of every invalid request: a log that any stranger could fill.
 logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 _SPEAKS_TLS = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\r\n"
     b'{"type": "about:blank", "title": "this listener speaks TLS", "status": 400, "detail": "use https://", '
     b'"reason": "USAGE"}'
 )
-"""To a client that speaks plainly."""
+"""Sent to a plaintext client."""
 _REVOKED = "the client certificate was revoked"
 
 
@@ -84,7 +84,7 @@ class HttpDoor:
         self._entrance: TlsEntrance | None = None
 
     async def start(self) -> None:
-        """Take requests; `port` says where.
+        """Accept requests; `port` says where.
 
         Raises:
             OSError: the address is in use, or not this machine's.
@@ -117,7 +117,7 @@ class HttpDoor:
             raise
 
     async def stop(self) -> None:
-        """Take no more requests, let those under way finish, disconnect."""
+        """Accept no more requests, let those in flight finish, disconnect."""
         if self._entrance is not None:
             self._entrance.close()
         await self._server.end()
@@ -131,7 +131,7 @@ class HttpDoor:
             self._entrance.reload()
 
     def _end_revoked(self) -> None:
-        """End the connections whose certificates have come onto the list."""
+        """End the connections whose certificates are on the revocation list now."""
         for connection in tuple(self._server.server_state.connections):
             if self._is_revoked(connection.transport):
                 connection.transport.abort()
@@ -145,7 +145,7 @@ class HttpDoor:
 
 
 class _Server(uvicorn.Server):
-    """Signals are for the process to take, not for its listener."""
+    """Signals are handled by the process, not by its listener."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -153,12 +153,12 @@ class _Server(uvicorn.Server):
         self._serving: asyncio.Task[None]
 
     async def begin(self, sockets: list[socket.socket]) -> None:
-        """Take what comes in there, and by `connection`."""
+        """Serve these sockets, and what `connection` adds."""
         self._serving = asyncio.create_task(self.serve(sockets))
         await self._is_taking.wait()
 
     async def end(self) -> None:
-        """Let requests under way finish, and disconnect."""
+        """Let requests in flight finish, and disconnect."""
         self.should_exit = True
         await self._serving
 
@@ -203,7 +203,7 @@ def _endpoint(operation: Operation, handlers: Handlers) -> Any:
         try:
             response: Response = await handle(request, await said_in(request, operation))
         except (ClientGone, ClientDisconnect):
-            # Nobody reads it; it is counted.
+            # No client reads it; it is counted.
             response = Response(status_code=499)
         except Exception as error:
             response = problem(error)
@@ -248,7 +248,7 @@ async def _not_a_route(_: Request, error: Exception) -> Response:
 
 
 def _knowing_callers(served: Application) -> Application:
-    """The same, told where each call comes from: by its connection, for anybody can send a header."""
+    """The same, knowing each caller's address: from its connection, as any client can forge a header."""
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
         host, _ = scope.get("client") or ("", 0)
@@ -259,12 +259,12 @@ def _knowing_callers(served: Application) -> Application:
 
 
 def _only_text(served: Application) -> Application:
-    """The same, but for requests whose path or query is no UTF-8: two names must not be read as one."""
+    """The same, but refusing requests whose path or query is not UTF-8: two names must not be read as one."""
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
         for what, raw in (("path", scope.get("raw_path", b"")), ("query", scope.get("query_string", b""))):
             if not _is_text(raw):
-                told = problem(UsageError(f"the {what} is no text: percent-encode the bytes of its UTF-8"))
+                told = problem(UsageError(f"the {what} is not UTF-8: percent-encode the bytes of its UTF-8"))
                 await told(scope, receive, send)
                 return
         await served(scope, receive, send)

@@ -1,7 +1,7 @@
-"""Events as server-sent events. Each has an id by which a client goes on after it: see `locks.places`.
+"""Events as server-sent events. Each has an id from which a client resumes: see `locks.places`.
 
-Of several shards the id has the place of each: so nothing is missed or told twice, from any shard. That a
-shard is away is told as an event `shard_away`, and later `shard_back`, without an id.
+With several shards the id has the place of each: so nothing is missed or sent twice, from any shard. That a shard
+is away is sent as an event `shard_away`, and later `shard_back`, without an id.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from fencehold.locks.places import Place, places_text
 from fencehold.locks.views import Missing
 
 _COMMENT_S = 15.0
-"""How often a stream of events says something though nothing happens: a proxy must not take it for dead."""
+"""How often an idle stream of events sends a keep-alive: a proxy must not take it for dead."""
 
 
 async def streamed(begun: Told, told: AsyncGenerator[Told, None]) -> AsyncIterator[str]:
     """A stream, of a watch that has begun."""
     places, shards = (dict(begun.places), begun.shards) if isinstance(begun, Begun) else ({}, 1)
-    # With an id: who comes back before it was told anything misses nothing. Where nothing has happened
-    # at all, there is no place to go on from.
+    # With an id: a client that reconnects before the first event misses nothing. Where nothing has happened at
+    # all, there is no place to resume from.
     has_place = any(position for position, _ in places.values())
     yield f": from {_from(places, shards)}\n" + (f"id: {places_text(places, shards)}\n\n" if has_place else "\n")
     async with aclosing(told):
@@ -45,7 +45,7 @@ async def streamed(begun: Told, told: AsyncGenerator[Told, None]) -> AsyncIterat
                         places.setdefault(seen.shard, seen.place)
                     yield _away(seen)
         except FenceholdError:
-            # The client comes back by itself, with the last id.
+            # The client reconnects by itself, with the last id.
             return
         finally:
             following.cancel()
@@ -85,7 +85,7 @@ def _missing(seen: Missing) -> dict[str, int]:
 
 
 def party(seen: Party) -> dict[str, Any]:
-    """A client, as JSON tells it."""
+    """A client, as JSON."""
     return {
         "name": seen.client or None,
         "host": seen.host or None,

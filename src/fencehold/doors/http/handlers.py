@@ -27,7 +27,7 @@ from fencehold.observe.sink_status import figures_of_sinks, usual_folder
 from fencehold.types import CORRECTNESS
 
 WAIT_MS_MAX = 300_000
-"""Longer than that no proxy lets a request wait."""
+"""Proxies let no request wait for longer."""
 _PAGE_MAX, _PAGE = 1_000, 100
 _MODES = {"exclusive": EXCLUSIVE, "shared": SHARED}
 _MODE_WORDS = {EXCLUSIVE: "exclusive", SHARED: "shared", PERMIT: "permit"}
@@ -113,7 +113,7 @@ class Handlers:
         credentials, after = credentials_of(request), request.headers.get("last-event-id", "")
         places = read_places(after, await self._questions.shards(credentials)) if after else {}
         told = self._questions.events(credentials, tier_of(said), said.get("prefix", ""), places)
-        # What is wrong is told as an error, and not in the middle of a stream.
+        # What is wrong is sent as an error response, not in the middle of a stream.
         begun = await anext(told)
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         return StreamingResponse(streamed(begun, told), media_type="text/event-stream", headers=headers)
@@ -133,7 +133,7 @@ class Handlers:
             found = json.loads(await self._questions.ask_here(credentials_of(request), "METRICS"))
             figures = {**found["looked_up"], **found["counted"], **own, "fencehold_up": [[[], 1]]}
         except (Unavailable, OutcomeUnknown):
-            # Said by `fencehold_up`.
+            # `fencehold_up` reports it.
             figures = {**own, "fencehold_up": [[[], 0]]}
         return PlainTextResponse(page(figures), media_type=MEDIA_TYPE)
 
@@ -166,7 +166,7 @@ class Handlers:
         if held is not None:
             return JSONResponse({"hold": _held(held)})
         seen: Explanation | None = None
-        # Saying who has it is a courtesy: the answer is that it was not acquired.
+        # Naming the holder is a courtesy: the answer is that it was not acquired.
         with suppress(FenceholdError):
             seen = await shared.client.explain(min(names), limit=3, tier=ask.tier)
         raise LockTimeout(f"not acquired: {seen or ', '.join(names)}", names=names, explanation=seen)
@@ -199,7 +199,7 @@ def _which(request: Request, said: Said) -> tuple[str, str, int]:
 
 
 async def _unless_gone(request: Request, call: Coroutine[Any, Any, Result]) -> Result:
-    """What a call answers; withdrawn, if the client goes before."""
+    """The result of a call; withdrawn if the client disconnects first."""
     calling = asyncio.ensure_future(call)
     gone = asyncio.ensure_future(_gone(request))
     try:
@@ -220,7 +220,7 @@ async def _gone(request: Request) -> None:
 
 
 def _stale(page: Page) -> dict[str, Any]:
-    """Which shards nobody leads, so that what is listed of them is what a node has followed."""
+    """The shards without a leader: what is listed of them is what a node has followed."""
     return {"stale_shards": page.stale_shards} if page.stale_shards else {}
 
 

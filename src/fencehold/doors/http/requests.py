@@ -1,6 +1,7 @@
-"""Requests: what was said in a path, a query and a body, read and bounded.
+"""Requests: the path, the query and the body, parsed and bounded.
 
-What is not known is refused by its name: a `ttl` that was meant to be `ttl_ms` must not be a hold without an end.
+An unknown parameter is refused by its name: a `ttl` that was meant to be `ttl_ms` must not be a hold without an
+end.
 """
 
 from datetime import UTC, datetime
@@ -18,13 +19,13 @@ BODY_BYTES_MAX = 65_536
 
 
 def credentials_of(request: Request) -> Credentials:
-    """Who asks, by the header `Authorization`; or else by the certificate of its connection."""
+    """The caller, by the header `Authorization`; or else by the certificate of its connection."""
     said = read_authorization(request.headers.get("authorization", ""))
     return shown_in(request.scope) if said is ANONYMOUS else said
 
 
 def tier_of(said: dict[str, Any]) -> Tier:
-    """Of which tier it is."""
+    """The tier of the request."""
     word = said.get("tier") or "correctness"
     if word not in ("correctness", "efficiency"):
         raise UsageError(f"tier is correctness or efficiency, not {word!r}")
@@ -32,7 +33,7 @@ def tier_of(said: dict[str, Any]) -> Tier:
 
 
 def instant_ms(said: str, what: str) -> int:
-    """A time of day, as RFC 3339 has it or in seconds since 1970, in Unix milliseconds.
+    """A time, given as in RFC 3339 or in seconds since 1970, in Unix milliseconds.
 
     Raises:
         UsageError: it is neither.
@@ -47,10 +48,10 @@ def instant_ms(said: str, what: str) -> int:
 
 
 async def said_in(request: Request, operation: Operation) -> dict[str, Any]:
-    """All that a request says, by name.
+    """All parameters of a request, by name.
 
     Raises:
-        UsageError: something in it is not known, or not of its kind.
+        UsageError: a parameter is unknown, or of another kind.
     """
     query = {name: _number(name, value, operation.query) for name, value in request.query_params.items()}
     said = _checked(query, operation.query)

@@ -1,8 +1,8 @@
-"""What a web page that somebody looks at may not do: speak to a listener on the same machine in their name.
+"""What an open web page may not do: send requests to a listener on the same machine in the user's name.
 
 1. A request that a page of another origin sends is refused: browsers say so by `Origin`, programs send none.
-2. A listener on loopback answers to loopback names only: a page whose own name is made to mean 127.0.0.1 (DNS
-   rebinding) comes with that name as the host.
+2. A listener on loopback answers to loopback names only: a page whose own name resolves to 127.0.0.1 (DNS
+   rebinding) sends that name as the host.
 """
 
 import json
@@ -15,7 +15,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class SameSite:
-    """An application that is asked only what may be asked."""
+    """An application that only permitted requests reach."""
 
     def __init__(self, application: Application, host: str) -> None:
         self._application = application

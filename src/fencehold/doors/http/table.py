@@ -1,4 +1,4 @@
-"""The table of what the HTTP listener answers: its routes, the OpenAPI document and its page are made of it."""
+"""The table of HTTP operations: the listener's routes, the OpenAPI document and its page are made of it."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ TEXT, WHOLE = "string", "integer"
 
 
 class Parameter(NamedTuple):
-    """Something that can be said in a query, or as a field of a body."""
+    """A parameter of a query, or a field of a body."""
 
     name: str
     kind: str
@@ -29,13 +29,13 @@ class Operation(NamedTuple):
 
 TIER = Parameter("tier", TEXT, "`correctness`, or `efficiency`; the first is the default")
 _ACQUIRE = (
-    Parameter("ttl_ms", WHOLE, "the hold ends so long after the grant unless it is extended", is_required=True),
-    Parameter("wait_ms", WHOLE, "how long to wait; 0, which it is otherwise, is a try; at most 300000"),
+    Parameter("ttl_ms", WHOLE, "it expires this long after the grant unless it is extended", is_required=True),
+    Parameter("wait_ms", WHOLE, "how long to wait; 0, the default, does not wait; at most 300000"),
     TIER,
-    Parameter("mode", TEXT, "`exclusive`, which it is otherwise, or `shared`"),
-    Parameter("request_id", TEXT, "makes a repetition safe: the same id is acted upon once, and answered alike"),
-    Parameter("owner", TEXT, "who asks, to find deadlocks"),
-    Parameter("meta", "object", "texts by name, shown to those who ask who holds it"),
+    Parameter("mode", TEXT, "`exclusive`, the default, or `shared`"),
+    Parameter("request_id", TEXT, "makes a retry idempotent: the same id acts once, and gets the same answer"),
+    Parameter("owner", TEXT, "the owner inside the client, such as a thread, to detect deadlocks"),
+    Parameter("meta", "object", "texts by name, shown with the hold"),
 )
 _WHICH = (
     Parameter("fence", WHOLE, "the fence of the hold"),
@@ -49,9 +49,9 @@ OPERATIONS = (
         "list_locks",
         "Names that are held or waited for, a page of them, by name.",
         (
-            Parameter("prefix", TEXT, "only names that begin so"),
-            Parameter("page_size", WHOLE, "how many at the most: 100 by default, at most 1000"),
-            Parameter("page_token", TEXT, "`next_page_token` of the page before"),
+            Parameter("prefix", TEXT, "only names that begin with this"),
+            Parameter("page_size", WHOLE, "how many: 100 by default, at most 1000"),
+            Parameter("page_token", TEXT, "`next_page_token` of the previous page"),
             TIER,
         ),
     ),
@@ -67,14 +67,14 @@ OPERATIONS = (
         "/v1/locks/{name}",
         "acquire",
         "Acquire a name. 409 with the reason NOT_ACQUIRED if it was not acquired in time.",
-        body=(*_ACQUIRE, Parameter("permits", WHOLE, "ask for one of so many permits")),
+        body=(*_ACQUIRE, Parameter("permits", WHOLE, "ask for one of this many permits")),
     ),
     Operation(
         "PATCH",
         "/v1/locks/{name}",
         "extend",
         "Move the end of a hold.",
-        body=(*_WHICH, Parameter("ttl_ms", WHOLE, "it ends so long from now", is_required=True)),
+        body=(*_WHICH, Parameter("ttl_ms", WHOLE, "it expires this long from now", is_required=True)),
     ),
     Operation("DELETE", "/v1/locks/{name}", "release", "Release a hold.", _WHICH),
     Operation(
@@ -97,21 +97,19 @@ OPERATIONS = (
         "list_sessions",
         "Sessions of the service, a page of them.",
         (
-            Parameter("page_size", WHOLE, "how many at the most"),
-            Parameter("page_token", WHOLE, "`next_page_token` of the page before"),
+            Parameter("page_size", WHOLE, "at most how many"),
+            Parameter("page_token", WHOLE, "`next_page_token` of the previous page"),
             TIER,
         ),
     ),
-    Operation("GET", "/v1/cluster", "cluster", "The nodes, as the one that leads sees them."),
-    Operation(
-        "GET", "/v1/shards", "shards", "Over which shards the names are spread: slots of each, and who leads it."
-    ),
+    Operation("GET", "/v1/cluster", "cluster", "The nodes, as the leader sees them."),
+    Operation("GET", "/v1/shards", "shards", "The shards: the slots and the leader of each."),
     Operation(
         "GET",
         "/v1/events",
         "events",
-        "What happens to names, as server-sent events; `Last-Event-ID` goes on after that event.",
-        (Parameter("prefix", TEXT, "names that begin so"), TIER),
+        "Events of names, as server-sent events; `Last-Event-ID` resumes after that event.",
+        (Parameter("prefix", TEXT, "names that begin with this"), TIER),
         media="text/event-stream",
     ),
     Operation(
@@ -123,7 +121,7 @@ OPERATIONS = (
             Parameter("at", TEXT, "at this instant only: RFC 3339, or seconds since 1970"),
             Parameter("since", TEXT, "what had not ended by then"),
             Parameter("until", TEXT, "what had begun by then"),
-            Parameter("limit", WHOLE, "how many holds, and waits, at the most: 100 by default, at most 1000"),
+            Parameter("limit", WHOLE, "how many holds, and waits: 100 by default, at most 1000"),
         ),
     ),
     Operation(
@@ -160,7 +158,7 @@ def described(version: str) -> dict[str, Any]:
 
 
 def page(version: str) -> str:
-    """The page that shows the table, without anything from elsewhere."""
+    """The page that shows the table, without external resources."""
     rows = "".join(_rows(operation) for operation in OPERATIONS)
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Fencehold over HTTP</title>'

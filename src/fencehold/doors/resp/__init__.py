@@ -1,1 +1,2 @@
-"""The RESP door: the Redis protocol, for the SDK and for every Redis client. See docs/reference/protocol.md."""
+"""The RESP listener: the Redis protocol, for the SDK and for every Redis client. See
+docs/reference/protocol.md."""

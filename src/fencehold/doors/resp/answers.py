@@ -1,4 +1,4 @@
-"""Answers: outcomes of the machine, in the words of the protocol. Every outcome has exactly one translation."""
+"""Answers: outcomes of the machine, as replies of the protocol. Every outcome has exactly one translation."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _CODES = {
     Code.ELSEWHERE: "ELSEWHERE",
     Code.MOVING: "MOVING",
     Code.SUSPENDED: "SUSPENDED",
-    # Redis Cluster's word for a slot that is on its way; its clients ask again.
+    # Redis Cluster's code for a slot that is migrating; its clients retry.
     Code.ARRIVING: "TRYAGAIN",
 }
 _REASONS = {
@@ -44,7 +44,7 @@ _REASONS = {
 
 
 def done(slot: Slot, expected: type[Outcome], outcome: Outcome | FenceholdError, at_ms: int) -> None:
-    """Say OK to what came to its expected end."""
+    """Reply OK if the outcome is the expected one."""
     if isinstance(outcome, expected):
         slot.fill(replies.OK)
     else:
@@ -52,7 +52,7 @@ def done(slot: Slot, expected: type[Outcome], outcome: Outcome | FenceholdError,
 
 
 def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
-    """Say why a command came to nothing, or that it is not known."""
+    """Reply why a command failed, or that its outcome is unknown."""
     match outcome:
         case Refused() if outcome.code is Code.MOVED:
             refuse_moved(slot, int(outcome.detail.partition(" ")[0]), outcome.detail)
@@ -68,12 +68,12 @@ def refuse(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
             # The last word is the address: clients go there.
             slot.error("NOTLEADER", f"this node stands by; ask {outcome.leader}")
         case Overloaded():
-            # The first word after the code says when to come back, in milliseconds.
+            # The first word after the code says when to retry, in milliseconds.
             slot.error("BUSY", f"{round(outcome.retry_after_s * 1000)} {outcome}")
         case FenceholdError():
             slot.error("UNAVAILABLE", str(outcome))
         case _:
-            # What is remembered under a request id is what it was first used for.
+            # A request id is remembered with the command it was first used for.
             slot.error("USAGE", "this request id was used before, for another kind of command")
 
 
@@ -86,7 +86,7 @@ def tell_found(slot: Slot, found: Any) -> None:
 
 
 def refuse_moved(slot: Slot, number: int, why: str) -> None:
-    """Say where the names of a slot are granted; as Redis Cluster does, so that its clients go there."""
+    """Reply where the names of a slot are granted; as Redis Cluster does, so that its clients go there."""
     door = slot.connection.door
     if door.shards is None:
         slot.error("MOVED", why)
@@ -97,7 +97,7 @@ def refuse_moved(slot: Slot, number: int, why: str) -> None:
 
 
 def refuse_hold(slot: Slot, reason: Reason, names: tuple[str, ...] = ()) -> None:
-    """Say why a release or an extension was refused."""
+    """Reply why a release or an extension was refused."""
     code, message = _REASONS[reason]
     slot.error(code, f"{message}: {', '.join(names)}" if names else message)
 
@@ -142,9 +142,9 @@ def _link(link: Link, at_ms: int) -> dict[str, str | int]:
         "fence": link.fence,
         "since_ms_ago": at_ms - link.since_at if link.since_at >= 0 else 0,
     }
-    # Only where it matters: clients of before know of no such word.
+    # Only where it matters: older clients do not know the field.
     return told | {"shard": link.shard} if isinstance(link, ShardLink) else told
 
 
 def ignore(*_: object) -> None:
-    """Nobody waits for the answer."""
+    """No caller waits for the answer."""

@@ -1,4 +1,4 @@
-"""Arguments: the words of a command, read strictly. What is wrong is said in one sentence."""
+"""Arguments: the words of a command, read strictly. What is wrong is reported in one sentence."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -27,7 +27,7 @@ def number(word: bytes, what: str) -> int:
 
 
 often: Final = lru_cache(maxsize=256)(number)
-"""The same, of what is mostly one of a few: how long somebody waits, or holds."""
+"""The same, for what is mostly one of a few values: how long a client waits, or holds."""
 
 
 def shown(word: bytes) -> str:
@@ -57,7 +57,7 @@ _USAGE = {
         "CONFIG GET name",
     )
 }
-"""How commands are written that need arguments, for clients that left them out."""
+"""The syntax of commands with arguments, for clients that left them out."""
 
 
 def at_least(words: list[bytes], count: int) -> None:
@@ -87,7 +87,7 @@ def names(words: list[bytes]) -> tuple[tuple[str, ...], int]:
     at_least(words, 2)
     count = number(words[1], "the count of names")
     if not 0 < count <= len(words) - 2:
-        raise Wrong(f"{count} names were announced, and {len(words) - 2} arguments follow")
+        raise Wrong(f"{count} names were announced, but {len(words) - 2} arguments follow")
     return tuple(text(word, "a name") for word in words[2 : 2 + count]), 2 + count
 
 
@@ -149,7 +149,7 @@ _ACQUIRE: Final = REQUEST | kinds(
 )
 _ASYNC: Final = frozenset({b"ASYNC"})
 _SPECIAL: Final = frozenset({"ASYNC", "limit", "at_least_ms"})
-"""What makes more of an acquire than its fields say. Most have nothing of it."""
+"""Options that change the kind of acquire. Most have none."""
 
 
 _REQUEST_WORDS: Final = [b"REQUEST", b"ANSWERED"]
@@ -158,22 +158,22 @@ _OWNED_COUNT: Final = 7
 
 
 def request(words: list[bytes], start: int) -> dict[str, Any]:
-    """The request id from a word on, and up to which answers have arrived; nothing, if nothing is said."""
+    """The request id from a word on, and the last answer acknowledged; nothing, if not given."""
     if words[start::2] == _REQUEST_WORDS and len(words) == start + 4:
-        # As the SDK has it.
+        # As the SDK sends it.
         return {"request": number(words[start + 1], "REQUEST"), "answered": number(words[-1], "ANSWERED")}
     return options(words, start, REQUEST)
 
 
 def acquire(words: list[bytes], session: int, asked: tuple[str, ...], start: int) -> tuple[Acquire, bool]:
-    """The acquire of these names by a session, and whether its waiting is asynchronous."""
+    """The acquire of these names by a session, and whether it waits asynchronously."""
     if (
         len(words) == start + _OWNED_COUNT
         and words[start : start + 2] == _OWNED_WORDS
         and words[start + 3 :: 2] == _REQUEST_WORDS
         and (request := number(words[start + 4], "REQUEST"))
     ):
-        # As the SDK has it, for most: there is no need to look for each option.
+        # As the SDK sends it, for most: there is no need to look for each option.
         owner, answered = text(words[start + 2], "OWNER"), number(words[start + 6], "ANSWERED")
         return Acquire(session, asked, owner=owner, request=request, answered=answered), True
     found = options(words, start, _ACQUIRE, _ASYNC)

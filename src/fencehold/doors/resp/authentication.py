@@ -1,11 +1,11 @@
-"""Who asks, on the wire: AUTH, the login of a greeting, and what is refused until that is known.
+"""Authentication on the wire: AUTH, the login in HELLO, and what is refused before it.
 
-1. A login is looked at alone: what was sent after it waits until it is answered, so that a thousand of them sent
-   at once are as slow as one after the other, and are answered in order.
-2. Where everybody is asked who they are, nothing else is answered before than what is about the connection itself
+1. A login is checked alone: what was sent after it waits until it is answered, so a thousand of them sent at once
+   are as slow as one after the other, and are answered in order.
+2. Where authentication is required, only commands about the connection itself are answered before it
    (`security.rights`).
-3. A connection says who it is before its first session and its first watch: what it has is all of one principal.
-4. A user that there is not, one that is disabled and a wrong secret get the same words, after the same time.
+3. A connection logs in before its first session and its first watch: all that it has belongs to one principal.
+4. An unknown user, a disabled one and a wrong secret get the same message, after the same time.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from fencehold.security.rights import NEEDS, About
 NO_USERS = "this server has no users: connect without AUTH"
 
 _DEFAULT = "default"
-"""Who one is that gives a secret alone: what Redis clients mean by that."""
+"""The user of a secret given alone, as Redis clients mean it."""
 
 
 def auth(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -35,16 +35,16 @@ def auth(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def log_in(connection: Connection, slot: Slot, user: str, secret: str, then: Callable[[], None]) -> None:
-    """Find out who asks, and go on with `then`; if that fails, the slot gets the error.
+    """Authenticate, then call `then`; if that fails, the slot gets the error.
 
     Raises:
-        Wrong: nobody can log in here, or not any more.
+        Wrong: no user can log in here, or this connection no longer can.
     """
     admission = connection.door.admission
     if not admission.has_logins and not admission.is_own_listener(user, secret):
         raise Wrong(NO_USERS)
     if connection.member is not None or connection.awaiting_session or connection.watching is not None:
-        raise Wrong("a connection that has a session or a watch stays who it is: log in first, or on another one")
+        raise Wrong("a connection with a session or a watch keeps its user: log in first, or on another one")
     connection.begin_admission()
     connection.door.spawn(_log_in(connection, Shown(user=user, secret=secret), slot, then))
 
@@ -57,13 +57,13 @@ async def _log_in(connection: Connection, shown: Shown, slot: Slot, then: Callab
     except FenceholdError as error:
         _refuse(connection, login.user, slot, error)
     except Exception:
-        # Of what checks secrets: a bug, which the loop tells of. It lets nobody in, and nobody waits for ever.
+        # A bug in checking secrets, which the loop reports. It admits no client, and none waits for ever.
         slot.error("UNAVAILABLE", "the login could not be checked")
         raise
     else:
         if not connection.ending:
             if not origin.is_alone:
-                # Others come by it, too, whom nobody tells apart here.
+                # Other clients share that origin, and cannot be told apart here.
                 connection.origin = None
             connection.admit(known)
             then()
@@ -89,7 +89,7 @@ def _not_known(word: bytes, connection: Connection, words: list[bytes], slot: Sl
 
 
 def before_admission(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
-    """The same commands, as they are answered to somebody who has not said who they are."""
+    """The same commands, as they are answered to an unauthenticated client."""
     return {
         word: handler if NEEDS[word.decode()].about is About.CONNECTION else partial(_not_known, word)
         for word, handler in handlers.items()

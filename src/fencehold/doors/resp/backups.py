@@ -1,7 +1,7 @@
 """Backups on the wire: the state of the node that leads, asked for in pieces by a client that writes a file.
 
-It is about the journal's machine, whatever the connection's tier. What is asked for by pieces stalls
-nobody: each is a reply like any other, and between two of them others are served.
+It is about the journal's machine, whatever the connection's tier. What is read in pieces stalls no other client:
+each piece is a reply like any other, and between two of them others are served.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from fencehold.errors import FenceholdError, Unavailable
 from fencehold.node.online_backup import OnlineBackup, begin
 
 _TURN_S_MAX = 30.0
-"""How long to wait while another snapshot is under way."""
+"""How long to wait while another snapshot is in progress."""
 _AGAIN_S = 0.2
 
 
 def backup(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """NODE.BACKUP begins one; with NEXT it gives the next piece, null after the last; with END it is given up."""
+    """NODE.BACKUP begins one; with NEXT it returns the next piece, null after the last; END abandons it."""
     exactly(words, 0, 1)
     match words[1].upper() if len(words) > 1 else b"BEGIN":
         case b"BEGIN":
@@ -38,7 +38,7 @@ def backup(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _begin(connection: Connection, slot: Slot, until: float) -> None:
-    # By a question: it is answered when all that it saw is durable.
+    # As a question: it is answered when all that it saw is durable.
     node = connection.place
     node.ask(partial(begin, connection.door.now()), partial(_on_begun, connection, slot, until))
 
@@ -49,7 +49,7 @@ def _on_begun(connection: Connection, slot: Slot, until: float, found: Any) -> N
     elif isinstance(found, FenceholdError):
         refuse(slot, found, 0)
     elif connection.door.now() >= until:
-        refuse(slot, Unavailable("another snapshot or backup is under way; try again when it is done"), 0)
+        refuse(slot, Unavailable("another snapshot or backup is in progress; try again when it is done"), 0)
     elif not connection.ending:
         asyncio.get_running_loop().call_later(_AGAIN_S, _begin, connection, slot, until)
 
@@ -73,7 +73,7 @@ def _offer(connection: Connection, slot: Slot, begun: OnlineBackup) -> None:
 
 def _next(connection: Connection, slot: Slot) -> None:
     if connection.backup is None:
-        raise Wrong("no backup is under way here, or it was given up: begin one with NODE.BACKUP")
+        raise Wrong("no backup is in progress here, or it was abandoned: begin one with NODE.BACKUP")
     piece = connection.backup.piece(connection.door.now())
     slot.reply(piece or None)
     if not piece:

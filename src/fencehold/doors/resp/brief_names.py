@@ -1,7 +1,7 @@
-"""Names in brief: what those keep of each who keep a picture of all, as arrays, which cost less than maps.
+"""Names in brief: what a client that mirrors all names keeps of each, as arrays, which cost less than maps.
 
 An item is an array: name, mode, holders, waiters, the newest fence, and of the oldest hold its session, owner,
-time of day of the grant (0: not known) and milliseconds until it ends by itself (-1: with its session).
+time of the grant (0: unknown) and milliseconds until it ends by itself (-1: with its session).
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ _NOBODY = b"$0\r\n\r\n"
 
 
 def brief(state: State, names: "Iterable[str]", bytes_max: int) -> tuple[Encoded, int]:
-    """As many of these names as fit into so many bytes, one at the least; and how many these are."""
+    """As many of these names as fit into that many bytes, at least one; and how many these are."""
     parts: list[bytes] = []
     left = bytes_max
     for name in names:

@@ -1,19 +1,19 @@
-"""The broadcast: what happened at one machine, told to all who watch, at the cost of what they watch.
+"""The broadcast: what happened at one machine, sent to all watchers, at the cost of what they watch.
 
-1. One look for all. What became durable is gone through once, and for each thing it is first asked whether anybody
-   watches its names. What is wanted is made an event of once and encoded once; the bytes go to all it concerns.
-2. By position, each once: a connection is told in the order things happened in, and once, though several of its
+1. One look for all. What became durable is scanned once, and for each change it is first checked whether its names
+   are watched at all. If so, it is made an event once and encoded once; the bytes go to all its watchers.
+2. By position, each once: a connection gets events in the order they happened, and once, though several of its
    prefixes match.
-3. Watching yields to commands. When it was quiet it is told at once, otherwise once in `_WINDOW_MS`. One go takes
-   `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the loop. A go
-   is short, for a command may have to wait for a whole one.
-4. Everybody for themselves. Groups, who was late and who reads the past take turns, one small step each: a crowd
-   that watches everything delays itself, and who does not read delays nobody.
-5. Where there is a policy, everybody is told what it may hear of, by the newest durable one when it is told:
-   of several names those that it may see, and what is about no name only if it may see everything. When the policy
-   changes, what was gathered for somebody and not told yet is looked at again.
-6. What is kept for those who are behind is bounded for all of them together. Who falls behind by more reads on in
-   the ring, and what is gone there, too, is told as a gap that names the missing positions.
+3. Watching yields to commands. After a quiet time events are sent at once, otherwise once in `_WINDOW_MS`. One go
+   takes `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the
+   loop. A go is short, as a command may have to wait for a whole one.
+4. Watchers are isolated. Groups, late members and members that read the past take turns, one small step each: a
+   crowd that watches everything delays itself, and a watcher that does not read delays no other.
+5. Where there is a policy, each watcher is sent what it may hear of, by the newest durable policy at the time of
+   sending: of several names those that it may see, and what is about no name only if it may see everything. When
+   the policy changes, what was gathered for a watcher and not sent yet is filtered again.
+6. What is kept for watchers that are behind is bounded for all of them together. One that falls behind by more
+   continues in the ring, and what is gone there, too, is sent as a gap that names the missing positions.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ _SHARE = 0.25
 
 _WRITE_MS = 0.01
 _WRITE_KB_MS = 0.0002
-"""What a write costs once it is made, at the end of the turn: nobody can measure it when it is asked for."""
+"""What a write costs when it is made, at the end of the turn: it cannot be measured when it is requested."""
 
 _KEPT_BYTES_MAX = 16 << 20
-"""Of waves that somebody has still to take."""
+"""Of waves that some member has still to take."""
 
 _READ_STEPS = 32
-"""Events, or times so many names that nobody wants, that one who reads the past is told in one step."""
+"""Events, or runs of unwanted names, read in one step by a member that reads the past."""
 
 Later: TypeAlias = Callable[[float, Callable[[], None]], None]
 
@@ -58,7 +58,7 @@ def call_later(delay_ms: float, call: Callable[[], None]) -> None:
 
 
 class Broadcast:
-    """What happens at one machine, told to all who watch it through one door."""
+    """What happens at one machine, sent to all that watch it through one listener."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Broadcast:
         self._groups: dict[tuple[str, tuple[str, ...]], Group] = {}
         self._prefixes: Prefixes[Group] = Prefixes()
         self._place: Place = (node.position, WHOLE)
-        """Up to where it was gone through what happened."""
+        """Up to where what happened was scanned."""
         self._reading: Iterator[tuple[int, Sequence[Group] | None, Event | None]] | None = None
         """The rest of the entry at that position."""
         self._due: deque[Group] = deque()
@@ -87,10 +87,10 @@ class Broadcast:
         self._next_at_ms = self._now_ms()
         self._written_ms = 0.0
 
-    # Who watches.
+    # Watchers.
 
     def enter(self, sink: Sink, place: Place) -> Member:
-        """Let somebody be told what happened after a place, once it has prefixes."""
+        """Add a watcher of what happens after a place, once it has prefixes."""
         if not self.members:
             self._place, self._reading = (self._node.position, WHOLE), None
             self._node.routes.watch(self.wake)
@@ -101,7 +101,7 @@ class Broadcast:
         return member
 
     def leave(self, member: Member) -> None:
-        """Tell somebody nothing more; nothing of it is kept."""
+        """Remove a watcher; nothing of it is kept."""
         self._leave_group(member)
         self.members.pop(member, None)
         member.reading = None
@@ -110,14 +110,14 @@ class Broadcast:
             self._node.on_policy.remove(self._on_policy)
 
     def watch(self, member: Member, prefixes: tuple[str, ...]) -> None:
-        """Let somebody watch these prefixes, of which none begins another, from where it was told up to."""
+        """Let a member watch these prefixes, of which none begins another, from its place on."""
         if prefixes != member.prefixes:
             self._leave_group(member)
             member.prefixes, member.reading = prefixes, None
             self._settle(member)
 
     def rewind(self, member: Member, place: Place) -> bool:
-        """Tell somebody once more what happened after a place, if it was told so much already; says whether so."""
+        """Send once more what happened after a place, if the member is past it already; returns whether so."""
         if place >= self.place_of(member):
             return False
         self._leave_group(member)
@@ -126,17 +126,17 @@ class Broadcast:
         return True
 
     def place_of(self, member: Member) -> Place:
-        """All that is told to it from now on happened after this place."""
+        """All that is sent to it from now on happened after this place."""
         return member.place if member.group is None else member.group.told_up_to(member, self._place)
 
     def wake(self) -> None:
-        """Something happened: look at it, but not too often."""
+        """Something happened: scan it, but not too often."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._later(self._next_at_ms - self._now_ms(), self._go)
 
     def go_on(self, member: Member) -> None:
-        """Somebody reads again: tell it what it missed."""
+        """A watcher reads again: send it what it missed."""
         if member.group is None:
             self._queue(member)
         elif member.group.is_owed(member):
@@ -144,7 +144,7 @@ class Broadcast:
         self.wake()
 
     def _settle(self, member: Member) -> None:
-        """Let a member be told with the others if it was told as much as they were; otherwise read in the ring."""
+        """Put a member in its group if it is up to date with the others; otherwise let it read in the ring."""
         if member.place < self._place:
             self._queue(member)
             self.wake()
@@ -172,14 +172,14 @@ class Broadcast:
                 self._prefixes.discard(prefix, group)
 
     def _on_policy(self) -> None:
-        """Let everybody go on from what it was told: what waits to be told was gathered by other rights."""
+        """Restart every watcher at its place: what waits to be sent was gathered by other rights."""
         for member in tuple(self.members):
             self._leave_group(member)
             member.reading = None
             self._settle(member)
 
     def _told_of(self, principal: str, event: Event) -> Event | None:
-        """What of an event somebody is told; None: nothing."""
+        """What of an event a principal is sent; None: nothing."""
         book = self._node.rulebook
         if book is None:
             return event
@@ -189,12 +189,12 @@ class Broadcast:
                 return None
             if event.kind is not Kind.REFUSED or rights.hears_all:
                 return event
-            # A refusal lists no names, but quotes them: who does not hear of all is told its code alone.
+            # A refusal lists no names, but quotes them: one that may not hear of all gets its code alone.
             return replace(event, detail=event.detail.partition(":")[0])
         names = tuple(name for name in event.names if rights.hears(name))
         if len(names) == len(event.names):
             return event
-        # A detail may count what is before it in the queue of a name that is not told of.
+        # A detail may count what is before it in the queue of a name that is not disclosed.
         return replace(event, names=names, detail="") if names else None
 
     def _queue(self, member: Member) -> None:
@@ -207,20 +207,20 @@ class Broadcast:
             member.is_late = True
             self._late.append(member)
 
-    # Their time.
+    # Scheduling.
 
     def _go(self) -> None:
-        """Do as much as is due, for as long as is fair."""
+        """Do what is due, for as long as is fair."""
         self._is_scheduled = False
         if not self.members or self._node.is_catching_up:
             # It is woken when the state, which says whose the sessions are, is that of the ring again.
             return
         begun_ms = self._now_ms()
         self._written_ms = 0.0
-        # To look is cheap and concerns everybody; nobody is to miss anything because of those who are told much.
+        # Scanning is cheap and concerns all watchers; none may miss anything because of those that are sent much.
         is_behind = self._look_until(begun_ms + _GO_MS / 2)
         while self._due or self._late or self._behind:
-            # One step at least, as of the look: where the processor is scarce, all the time may be gone by then.
+            # One step at least, as for the scan: where the processor is scarce, all the time may be gone by then.
             self._step()
             if self._now_ms() + self._written_ms > begun_ms + _GO_MS:
                 is_behind = True
@@ -231,7 +231,7 @@ class Broadcast:
             self.wake()
 
     def _step(self) -> None:
-        """One step for a group, one for somebody who was late, one for somebody who reads the past."""
+        """One step for a group, one for a late member, one for a member that reads the past."""
         if self._due:
             self._serve(self._due[0])
         if self._late:
@@ -248,10 +248,10 @@ class Broadcast:
             self._written_ms += _WRITE_MS + _WRITE_KB_MS * (len(data) >> 10)
             member.sink.push(data)
 
-    # What happened since.
+    # Scanning.
 
     def _look_until(self, until_ms: float) -> bool:
-        """Go through what happened, one thing at least; says whether there may be more to go through."""
+        """Scan what happened, one thing at least; returns whether there may be more."""
         while self._reading is not None or self._begin_entry():
             self._look_on()
             if self._now_ms() >= until_ms:
@@ -300,7 +300,7 @@ class Broadcast:
             group.is_due = True
             self._due.append(group)
 
-    # Telling those who are in step.
+    # Sending to members in step.
 
     def _serve(self, group: Group) -> None:
         """Hand a wave to the next member of a group, and let the next group have its turn."""
@@ -314,7 +314,7 @@ class Broadcast:
             self._due.popleft()
 
     def _hand(self, member: Member) -> None:
-        """Tell a member the next wave it is owed. If it does not read, it is asked again when it does."""
+        """Send a member the next wave it is owed. If it does not read, it is tried again when it does."""
         group, sink = member.group, member.sink
         if group is None or sink.is_full or sink.ending:
             return
@@ -328,10 +328,10 @@ class Broadcast:
         if group.is_owed(member):
             self._be_late(member)
 
-    # Telling those who read the past.
+    # Sending to members that read the past.
 
     def _read(self, member: Member) -> None:
-        """Tell a member some of what is in the ring, up to where the others are told."""
+        """Send a member some of what is in the ring, up to where the others are."""
         sink = member.sink
         if member.group is not None or member not in self.members:
             return
@@ -345,7 +345,7 @@ class Broadcast:
             self._queue(member)
 
     def _past(self, member: Member) -> Iterator[bytes]:
-        """What a member missed, as it is told, for one step. At its end it may be in step with the others."""
+        """What a member missed, encoded, for one step. At its end it may be in step with the others."""
         told_bytes = steps = 0
         while steps < _READ_STEPS and told_bytes < WAVE_BYTES:
             lost_up_to = self._node.ring.lost_up_to
@@ -363,7 +363,7 @@ class Broadcast:
                 yield data
 
     def _begin_past(self, member: Member) -> bool:
-        """Let a member read on, unless it has come to where the others are."""
+        """Let a member read on, unless it has caught up with the others."""
         position, number = member.place
         kept = self._node.ring.after(position if number == WHOLE else position - 1)
         if kept is None or member.place >= self._place:
@@ -382,7 +382,7 @@ class Broadcast:
             return None
         number, _, event = found
         if (position, number) > self._place:
-            # The rest of this entry is told to all.
+            # The rest of this entry is sent to all.
             member.place, member.reading = self._place, None
             return None
         member.place = max(member.place, (position, number))
@@ -391,7 +391,7 @@ class Broadcast:
 
 
 def _gap(told: Place, lost_up_to: int, shard: int) -> bytes:
-    """What is missing between what somebody was told and what is still known."""
+    """What is missing between a watcher's place and what is still known."""
     position, number = told
     return replies.push_gap(*((position + 1, 0) if number == WHOLE else told), lost_up_to, shard)
 

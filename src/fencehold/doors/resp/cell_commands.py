@@ -1,10 +1,10 @@
-"""Cells on the wire: the map of prefixes to cells, homes that move, and what one cell asks of another.
+"""Cells on the wire: the map of prefixes to cells, moving homes, and what one cell asks of another.
 
-1. `CELL.MAP STALE` is for clients: any node answers it, as it knows it. Without `STALE` it is current, for who is
-   about to change something.
-2. What changes anything is about one shard, if there are several: an operator's command goes through all of them.
-3. `CELL.CONFIRM` is answered by the leader of the first shard alone, after a barrier: what a leader that was
-   replaced believes confirms nothing.
+1. `CELL.MAP STALE` is for clients: any node answers it, as it knows it. Without `STALE` it is current, for a
+   client that is about to change it.
+2. A change is about one shard, if there are several: an operator's command goes through all of them.
+3. `CELL.CONFIRM` is answered by the leader of the first shard alone, after a barrier: what a replaced leader
+   believes confirms nothing.
 """
 
 from functools import partial
@@ -77,7 +77,8 @@ def close(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def seal(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """CELL.SEAL prefix version [FORCE]: above which fence a prefix may be opened elsewhere, if nothing is left."""
+    """CELL.SEAL prefix version [FORCE]: the fence above which a prefix may be opened elsewhere, if nothing is
+    left."""
     exactly(words, 2, 3)
     if len(words) == 4 and words[3].upper() != b"FORCE":
         raise Wrong(f"CELL.SEAL takes FORCE, not {shown(words[3])}")

@@ -3,11 +3,11 @@
 1. Every command has one *slot*. Slots are filled in any order and sent in theirs, so a client may pipeline and a
    command may block.
 2. Everything has a bound: the bytes of a frame, the seconds half a frame may take, the commands in flight, the
-   bytes that wait to be sent. Who goes beyond is told, if that can be, and disconnected; nobody else notices.
-   Who sends faster than its turns come (`backlog`), or than its lane at the leader takes, or does not read what it
-   is told, is not read from meanwhile.
-3. What the client's end closes suspends the session: it has its grace to come back. What this end closes, or the
-   network lost, costs the session nothing but time.
+   bytes that wait to be sent. A client beyond a bound gets an error, if possible, and is disconnected; no other
+   client is affected. One that sends faster than its turns come (`backlog`), or than its lane at the leader takes,
+   or does not read its replies, is not read from meanwhile.
+3. If the client's end closes, the session is suspended: the client has its grace to reconnect. If this end closes,
+   or the network loses the connection, the session only loses time.
 """
 
 import asyncio
@@ -46,28 +46,28 @@ if TYPE_CHECKING:
 Handler = Callable[["Connection", list[bytes], "Slot"], None]
 
 _NO_BRANCHES: "dict[int, Branch]" = {}
-"""Of nearly all connections: never added to."""
+"""For nearly all connections: never added to."""
 
 _ABORTS = (ConnectionResetError, BrokenPipeError)
 
 _LINGER_S = 0.1
-"""How long a client has to notice that the connection is ended before it is closed."""
+"""How long a client has to notice the end of the connection before it is closed."""
 
 _NO_COMMANDS = (NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError)
 
 _MUCH_BYTES: Final = 64 << 10
 
 _DENIALS = ("NOAUTH", "DENIED")
-"""What is told to the audit log, if there is one."""
+"""What is written to the audit log, if there is one."""
 
 _CLIENT_HELLO = b"\x16\x03"
 """How a TLS handshake begins, and no command."""
 
 _FIRST = 2
-"""Commands that are handled before it is asked whose turn it is."""
+"""Commands handled before the backlog is consulted."""
 
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
-"""A client whose machine is gone closes nothing. It must be noticed all the same: an implicit session lives as
+"""A client whose machine is gone closes nothing. It must be detected all the same: an implicit session lives as
 long as its connection does."""
 
 
@@ -81,7 +81,7 @@ class Slot:
         self.data: bytes | None = None
 
     def fill(self, data: bytes) -> None:
-        """Give the reply; it is sent when all before it are."""
+        """Set the reply; it is sent when all before it are."""
         self.data = data
         self.connection.on_filled(self)
 
@@ -96,11 +96,11 @@ class Connection:
     """One client's connection: an `asyncio.Protocol` in all but its base, so that it can be compiled."""
 
     known: Known = NOBODY
-    """All that is known of who asks."""
+    """All that is known of the caller."""
     origin: Origin | None = None
-    """From where its login came; None: from where the connection does."""
+    """The origin of its login; None: that of the connection."""
     admitted_by: "Guard | None" = None
-    """Which guard found that it is a user without a quota of commands."""
+    """The guard that found it to be a user without a quota of commands."""
 
     def __init__(self, door: "Door") -> None:  # noqa: PLR0915
         self.door = door
@@ -111,18 +111,18 @@ class Connection:
         self.shard: int | None = 0 if door.shards is None else None
         """None: it has chosen none of several."""
         self.branches: dict[int, Branch] = _NO_BRANCHES
-        """What stands for it in each shard where it has something, if it has chosen none."""
+        """Its branch in each shard where it has something, if it has chosen none."""
         self.version = 2
         self.number = 0
-        """Of those that came through the door, from 1."""
+        """Its number among the listener's connections, from 1."""
         self.name = self.library = ""
-        """What it calls itself, and what it says it is made with (CLIENT SETINFO)."""
+        """Its name, and its library as it says (CLIENT SETINFO)."""
         self.principal, self.known_by = NOBODY[:2]
-        """Who asks; empty: nobody was asked, or did not say so yet."""
+        """The caller; empty: no login is required, or it has not logged in yet."""
         self.handlers = door.handlers_of(self)
         """The commands it may give."""
         self.closed = self.ending = False
-        """It is being closed, by either end: nothing more is taken or said."""
+        """It is being closed, by either end: nothing more is accepted or sent."""
         self.member: Member | None = None
         """The session it speaks for, once it has one."""
         self.is_plain = True
@@ -132,7 +132,7 @@ class Connection:
         self.goodbye: Callable[[], None] | None = None
         """Set if it is a standby's: tells it that this node stops leading."""
         self.backup: OnlineBackup | None = None
-        """The one that is drawn from here, if any."""
+        """The backup that is read through it, if any."""
         self.partial_since: float | None = None
         """Since when there is half a command; and how many came before it."""
         self._partial_after = 0
@@ -141,9 +141,9 @@ class Connection:
         self._shared_turns: Shared[Turns] | None = None
         """Kept: while one of them is here, connections of its principal find the same turns."""
         self._is_admitting = False
-        """It is being found out who is there: what else it sent waits for that."""
+        """A login is being checked: what else it sent waits for that."""
         self.was_throttled = False
-        """It had to wait for its turn, or for room, since somebody looked."""
+        """It had to wait for its turn, or for room, since the last look."""
         self._inbox = Inbox(door.bounds.frame_bytes_max)
         self._backlog = door.backlog
         self._in_flight_max = door.bounds.in_flight_max
@@ -177,8 +177,8 @@ class Connection:
         if backlog.last is not self:
             backlog.last, backlog.others_came = self, True
         elif leader is not None:
-            # Nobody else was heard since: it may well be alone, and what it asks for is done at once then. The
-            # lane is that of this leader, whatever becomes of it meanwhile.
+            # No other connection was read since: it may well be alone, and its commands are handled at once then.
+            # The lane is that of this leader, whatever becomes of it meanwhile.
             lane = self.lane
             lane.is_gathering = True
             try:
@@ -194,8 +194,9 @@ class Connection:
             return
         inbox = self._inbox
         if self.turns.senders:
-            # Another connection of its principal, or itself, waits for its turn: so does this one. Else who has
-            # hundreds of connections would have hundreds of first commands handled before anybody's turn.
+            # Another connection of its principal, or itself, waits for its turn: so does this one. Else a
+            # principal with hundreds of connections would have hundreds of first commands handled before any
+            # other's turn.
             inbox.keep(data)
             self._note(True)
             self._go_on_later()
@@ -217,8 +218,8 @@ class Connection:
                 self.door.refuse(self.peer, "it speaks TLS, and this listener does not")
             self._end_wrong(error)
             return
-        # Much that comes at once is mostly not all. Without a pause the transport would read on while there is
-        # something, before it looks at any other socket.
+        # A large input is mostly not all. Without a pause the transport would read on while there is more, before
+        # it polls any other socket.
         if has_more or len(data) >= _MUCH_BYTES or self._has_more:
             self._note(has_more or len(data) >= _MUCH_BYTES)
             self._go_on_later()
@@ -237,7 +238,7 @@ class Connection:
             member.on_disconnected(by_client)
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: it gets no more done until it does."""
+        """The client reads too slowly: no more of its commands are handled until it catches up."""
         self._full = True
         self._read_if_due()
 
@@ -261,7 +262,7 @@ class Connection:
     # Commands in.
 
     def go_on(self, until_ms: float) -> bool:
-        """Handle some more of what came in; says whether it wants another turn."""
+        """Handle some more of the input; returns whether it wants another turn."""
         self._is_queued = False
         if self.ending or self._stopped:
             return False
@@ -290,9 +291,9 @@ class Connection:
         self._read_if_due()
 
     def _handle_more(self) -> bool:
-        """Handle what has come after a first command: a second, and more only if it is its turn.
+        """Handle what came after a first command: a second, and more only if it is its turn.
 
-        Says whether some may be left.
+        Returns whether some may be left.
         """
         has_more = self._is_held_up()
         if not has_more and (words := self._inbox.next()) is not None:
@@ -305,7 +306,7 @@ class Connection:
         return self.lane.is_full or self._full or self.ending or self._is_admitting
 
     def _handle_some(self, commands: int, until_ms: float) -> bool:
-        """Handle so many commands, or until a time; says whether some may be left."""
+        """Handle this many commands, or until a time; returns whether some may be left."""
         following, handle, lane, now_ms = self._inbox.next, self._handle, self.lane, self._backlog.now_ms
         for _ in range(commands):
             words = following()
@@ -317,7 +318,7 @@ class Connection:
         return True
 
     def _end_wrong(self, error: Exception) -> None:
-        # Of what the reader says: a TypeError is a map with a key that can be none.
+        # Raised by the reader: a TypeError is a map with an unhashable key.
         wrong = error if isinstance(error, NoCommand) else not_flat()
         self.end(wrong.code, str(wrong))
 
@@ -344,7 +345,7 @@ class Connection:
             return
         try:
             guard = self.door.guard
-            # Nearly always it was found out before, by the same policy.
+            # Nearly always it was checked before, by the same policy.
             if guard is not None and not (self.admitted_by is guard and words[0] in ORDINARY):
                 guard.admit(self, words[0].upper())
             handler(self, words, slot)
@@ -353,26 +354,26 @@ class Connection:
             if wrong.code in _DENIALS:
                 self.door.on_denied(self, words[0].decode(errors="replace").upper(), str(wrong))
         except (TypeError, AttributeError) as error:
-            # A word that is no bulk string: an integer, a nested array.
+            # A word that is not a bulk string: an integer, a nested array.
             if are_bulk(words):
                 raise RuntimeError(f"{words[0][:40]!r} failed") from error
             if self._slots and self._slots[-1] is slot:
                 self._slots.pop()
             raise not_flat() from error
 
-    # Who is there.
+    # Authentication.
 
     def begin_admission(self) -> None:
-        """Handle nothing more until it is known who is there."""
+        """Handle nothing more until the login is checked."""
         self._is_admitting = True
 
     def end_admission(self) -> None:
-        """Go on."""
+        """Continue."""
         self._is_admitting = False
         self._go_on_later()
 
     def admit(self, known: Known) -> None:
-        """It is known now who asks."""
+        """The caller is known now."""
         self.known = known
         self.principal, self.known_by = known[:2]
         self.admitted_by = None
@@ -391,12 +392,12 @@ class Connection:
         return any(branch.place is place and branch.member is not None for branch in self.branches.values())
 
     def take_place(self) -> None:
-        """Have what connections of this principal have together, at the machine that this one belongs to."""
+        """Join what connections of this principal share, at the machine that this one belongs to."""
         self.lane = Lane(self._go_on_later, self.node.shares.of(self.principal))
         shared = self.door.turns.of(self.principal)
         self._shared_turns, self.turns = shared, shared.thing
 
-    # What it asks of the node, in its lane.
+    # Commands and questions to the node, in its lane.
 
     def submit(self, command: Command, answer: Answer) -> None:
         """Have a command journaled and applied; `answer` is called when that is durable, or has failed."""
@@ -407,17 +408,17 @@ class Connection:
             leader.submit(command, answer, self.lane)
 
     def ask(self, question: Question, reply: Reply) -> None:
-        """Put a question to the current state, after all that was asked for before."""
+        """Put a question to the current state, after all that was requested before."""
         self.node.ask(question, reply, self.lane)
 
     def ask_recent(self, question: Question, reply: Reply) -> None:
-        """Put a question to a state that was the current one a moment ago: not after what was asked for before."""
+        """Put a question to a state that was current a moment ago: not ordered after earlier requests."""
         self.node.ask_recent(question, reply, self.lane)
 
     # Replies and pushes out.
 
     def on_filled(self, slot: Slot) -> None:
-        """Send what has its turn, now that this slot has its reply."""
+        """Send the replies whose turn it is, now that this slot has its own."""
         slots, outbox = self._slots, self._outbox
         if self.ending or outbox is None:
             slots.clear()
@@ -436,14 +437,14 @@ class Connection:
             self._look_at_unsent()
 
     def push(self, data: bytes) -> None:
-        """Send something that was not asked for, if the client can take it."""
+        """Send a push, if the client can take it."""
         if self.version == 3 and not self.ending and self._outbox is not None:
             self._outbox.send(data)
             if self._full:
                 self._look_at_unsent()
 
     def _look_at_unsent(self) -> None:
-        """Disconnect a client that asks for more than it reads. It would not read a last word either."""
+        """Disconnect a client that asks for more than it reads. It would not read an error either."""
         if self.unsent_bytes > self.door.bounds.unsent_bytes_max:
             self.let_go()
 
@@ -498,17 +499,17 @@ class Connection:
         self._read_if_due()
 
     def leave(self) -> None:
-        """Close as the client asked for: for its session it is as if the client had closed."""
+        """Close at the client's request: for its session it is as if the client had closed."""
         if self._transport is not None and self._outbox is not None and not self.ending:
             self.ending = True
             self._outbox.flush()
             self._transport.close()
 
     def end(self, code: str = "", message: str = "") -> None:
-        """Close from this end, with a last word if there is one. What was asked for and not answered stays so.
+        """Close from this end, with an error if one is given. Pending requests stay unanswered.
 
-        The last word is kept back while replies are due: the client would take it for one of them, and believe
-        that what may well have happened did not.
+        The error is withheld while replies are due: the client would take it for one of them, and believe that a
+        request failed that may well have been carried out.
         """
         if self.ending or self._transport is None or self._outbox is None:
             return
@@ -519,7 +520,7 @@ class Connection:
         if self._transport.is_closing():
             return
         # Closed with bytes unread, the connection would be reset, and the client lose replies it had not read yet.
-        # So it is told the end, and what it still sends is read and ignored for a moment.
+        # So EOF is sent, and what the client still sends is read and ignored for a moment.
         try:
             if self._transport.can_write_eof():
                 self._transport.write_eof()
@@ -531,19 +532,20 @@ class Connection:
         asyncio.get_running_loop().call_later(_LINGER_S, self._transport.close)
 
     def abort(self) -> None:
-        """Close at once; what waits to be sent is lost."""
+        """Close at once; what is pending is lost."""
         self.ending = True
         if self._transport is not None and not self.closed:
             self._transport.abort()
 
     def end_backup(self) -> None:
-        """Give up the backup under way, if there is one: the node's own snapshots wait for it."""
+        """Abandon the backup in progress, if there is one: the node's own snapshots wait for it."""
         if self.backup is not None:
             self.backup.close()
             self.backup = None
 
     def end_if_hanging(self, now: float, seconds_max: float) -> None:
-        """End it if half a command came and then nothing, or if it is closed and its client does not take that."""
+        """End it if half a command came and then nothing, or if it is closed and its client does not close its
+        end."""
         if self.ending or (self._transport is not None and self._transport.is_closing()):
             self._closing_since = self._closing_since or now
             if now - self._closing_since > seconds_max:

@@ -1,10 +1,10 @@
-"""The listener itself: where it listens, whom it lets in, and how it closes.
+"""The listener itself: where it listens, whom it admits, and how it closes.
 
-1. Where other machines can connect it speaks TLS and asks everybody who it is, unless told that the network is to
-   be trusted (`security/exposure.py`).
-2. Connections are bounded in number; who comes beyond that is told so and disconnected. So are handshakes.
-3. Closing lets what was asked be answered, then disconnects everybody. Explicit sessions live on, to be resumed
-   when the server is back; implicit ones end with their connections.
+1. Where other machines can connect it speaks TLS and requires a login, unless told to trust the network
+   (`security/exposure.py`).
+2. Connections are bounded in number; one beyond that gets an error and is disconnected. So are handshakes.
+3. Closing lets pending requests be answered, then disconnects all clients. Explicit sessions live on, to be
+   resumed when the server is back; implicit ones end with their connections.
 """
 
 import asyncio
@@ -66,16 +66,16 @@ _PLAIN = "redis client"
 _SPEAKS_TLS = b"-ERR this listener of a Fencehold server speaks TLS: use fenceholds://, or redis-cli --tls\r\n"
 
 ADMIN = (b"LOCK.BREAK", b"NODE.BACKUP", b"POLICY.APPLY", b"CELL.APPLY", b"CELL.CLOSE", b"CELL.SEAL", b"CELL.OPEN")
-"""What only administrators should do: that it was asked for is always in the audit log."""
+"""What only administrators should do: each request for it is in the audit log."""
 
 _DENIALS = Teller("fencehold.server.denied")
 _REVOKED = "the client certificate was revoked"
 _BY_TOKEN = (How.TOKEN, How.LISTENER)
 _REFUSED_MAX = 10
-"""Between two sweeps so many are told of that were not let in."""
+"""How many refused clients are reported between two sweeps."""
 
 SWEEP_S = 1.0
-"""How often it is looked after connections, at the least."""
+"""How often connections are checked, at least."""
 
 
 class Door:
@@ -95,16 +95,16 @@ class Door:
         asks: bool = False,
     ) -> None:
         self.node = node
-        """Whose machine a connection belongs to that does not ask for the other tier."""
+        """The machine of a connection that does not ask for the other tier."""
         self.volatile = volatile
         self.shards = shards
         """What it hosts, if the service has several; `node` and `volatile` are those of the first."""
         if shards is not None:
             shards.on_map = self._on_map
         self.spans = Reach.NONE
-        """What the members of the engine are said to be spread over."""
+        """How the members of the engine are spread, as given."""
         self.advertised = ""
-        """Where clients are sent that are to come here."""
+        """Where clients that should connect here are sent."""
         self.bounds = bounds or Bounds()
         self.new_secret = new_secret
         self.checkup = Checkup(node.journal)
@@ -114,9 +114,9 @@ class Door:
         self.backlog = Backlog(self.clock)
         self.traffic = Traffic()
         self.connections: dict[Connection, None] = {}
-        """In the order they came."""
+        """In the order of arrival."""
         self.broadcasts: dict[Node, Broadcast] = {}
-        """Of the machines that somebody watches."""
+        """Of the machines that are watched."""
         self._numbers = count(1)
         self.handlers = registered(
             {
@@ -138,32 +138,32 @@ class Door:
         self.handlers_routed = router.routed(self.handlers)
         """The same, for connections that have chosen no shard of several."""
         self.handlers_before = authentication.before_admission(self.handlers)
-        """The same, for whom it is not known yet who they are."""
+        """The same, for unauthenticated connections."""
         self.admission = admission or Admission()
         self._has_users_of_policy = self.admission.check_user is None
         self.asks = asks
-        """Whether everybody has to say who they are."""
+        """Whether authentication is required."""
         self.host = ""
         """Where it listens."""
         self.on_denied: Callable[[Connection, str, str], None] = self._note_denied
-        """Told who was denied what, and more about it if there is more to be said."""
+        """Called with who was denied what, and further detail if there is any."""
         self.observer: Feed | None = None
-        """What counts and remembers, beside the node, if anything does."""
+        """What counts and keeps history, beside the node, if anything does."""
         self.denials = self.unknown_commands = 0
-        """How often somebody was denied something, and how often a command was not known, since it was opened."""
+        """How many requests were denied, and how many commands were unknown, since it was opened."""
         self.audit: AuditLog | None = None
         self._denials: Denials | None = None
         self.certificates = certificates
         """What it speaks TLS with; None: it does not."""
         self.on_refused: Callable[[str, str], None] = _ignore
-        """Told from where somebody came who was not let in, and why; not more often than makes sense."""
+        """Called with the address of a client that was refused, and why; rate-limited."""
         self._refused = 0
         self.guard: Guard | None = None
-        """None while there is no policy: then nothing is looked at."""
+        """None while there is no policy: then nothing is checked."""
         self.secrets = UserSecrets()
         self._tasks: set[asyncio.Task[None]] = set()
         self.turns = SharedThings(Turns)
-        """The turns that all connections of a principal share; of nobody, each has its own."""
+        """The turns that all connections of a principal share; without a principal, each has its own."""
         self._look_at_policy()
         node.on_policy.append(self._look_at_policy)
         self._server: asyncio.Server | None = None
@@ -176,7 +176,7 @@ class Door:
 
     @property
     def admits_nobody(self) -> bool:
-        """Whether everybody is asked who they are, and nobody has anything to show."""
+        """Whether authentication is required, and no client can pass it."""
         has_certificates = self.certificates is not None and self.certificates.tls.clients is not Clients.NONE
         return self.asks and not has_certificates and not self.admission.has_logins
 
@@ -217,13 +217,13 @@ class Door:
         return port
 
     def refuse(self, peer: str, why: str) -> None:
-        """Tell that somebody was not let in; a flood of them must not become a flood of words."""
+        """Report a refused client; a flood of them must not become a flood of messages."""
         self._refused += 1
         if self._refused <= _REFUSED_MAX:
             self.on_refused(peer, why)
 
     def drain(self) -> None:
-        """Let nobody in and take no more commands; what was taken will be answered."""
+        """Admit no client and accept no more commands; those accepted will be answered."""
         self._draining = True
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -240,9 +240,9 @@ class Door:
                     member.close()
 
     def dismiss(self, node: Node | None = None) -> None:
-        """Another node leads: let everybody go there, whatever the tier. What was not answered is asked again.
+        """Another node leads: let all clients go there, whatever the tier. They resend what was not answered.
 
-        With a `node`, only those who belong to its shard.
+        With a `node`, only those that belong to its shard.
         """
         for connection in tuple(self.connections):
             if node is None or connection.belongs_to(node):
@@ -257,7 +257,7 @@ class Door:
         return None if self.volatile is None else self.volatile.node
 
     async def close(self) -> None:
-        """Disconnect everybody; who does not read what is left of its replies does not get it."""
+        """Disconnect all clients; one that does not read its last replies does not get them."""
         await self.checkup.end()
         for task in tuple(self._tasks):
             task.cancel()
@@ -276,7 +276,7 @@ class Door:
             await self._closed.wait()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the commands; it ends when the door closes, at the latest."""
+        """Run something beside the commands; it ends when the listener closes, at the latest."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -289,11 +289,11 @@ class Door:
             self.admission.recall = self._recall
         self.admission.find_token = book.find_token if book is not None else lambda _digest: None
         if any(connection.known.token for connection in self.connections):
-            # In the next turn: who is concerned is told first what became of its session.
+            # In the next turn: the clients affected are told first what became of their sessions.
             asyncio.get_running_loop().call_soon(self._end_revoked)
 
     def _end_revoked_certificates(self) -> None:
-        """End the connections whose certificates have come onto a list."""
+        """End the connections whose certificates are on a revocation list now."""
         revoked = self.certificates.revoked if self.certificates is not None else frozenset()
         for connection in tuple(self.connections):
             if connection.known.certificate in revoked and not connection.ending:
@@ -302,7 +302,7 @@ class Door:
                 connection.end("DENIED", _REVOKED)
 
     def _end_revoked(self) -> None:
-        """End the connections of tokens that admit nobody any more; a listener's admits whom it speaks for."""
+        """End the connections of tokens that are no longer valid; a listener's admits its clients."""
         tokens = [
             each
             for each in self.connections
@@ -337,7 +337,7 @@ class Door:
         return asyncio.get_running_loop().time()
 
     def handlers_of(self, connection: Connection) -> dict[bytes, Handler]:
-        """The commands that a connection may give, as far as it is known who it is."""
+        """The commands that a connection may give, logged in or not."""
         if self.asks and not connection.principal:
             return self.handlers_before
         return self.handlers_routed if self.shards is not None and connection.shard is None else self.handlers
@@ -375,10 +375,10 @@ class Door:
         )
 
     def audit_with(self, log: AuditLog) -> None:
-        """Have denials and acts of administrators written down, and who is behind each session."""
+        """Log denials and acts of administrators, and who is behind each session."""
         self.audit, self._denials = log, Denials(log)
         for word in ADMIN:
-            # Told before it is done: that it was asked for is to be seen whatever comes of it.
+            # Logged before it is done: the request must be on record whatever its outcome.
             self.handlers[word] = partial(self._act, self.handlers[word])
         self.handlers_routed = router.routed(self.handlers)
 
@@ -402,11 +402,11 @@ class Door:
         handler(connection, words, slot)
 
     def _know(self, connection: Connection) -> None:
-        """Take who it is from its certificate, if it showed one; one that is odd is not let in at all."""
+        """Authenticate by its certificate, if it showed one; with an invalid one it is refused."""
         try:
             known = by_certificate(connection.ssl_object)
             if self.certificates is not None and known.certificate in self.certificates.revoked:
-                # No handshake lets it pass; but one that takes up a session of TLS 1.2 does not look again.
+                # A full handshake refuses it; but one that resumes a session of TLS 1.2 does not check again.
                 raise NoPrincipal(_REVOKED)
             connection.admit(known)
         except NoPrincipal as error:
@@ -415,7 +415,7 @@ class Door:
             connection.end("DENIED", str(error))
 
     def _on_map(self) -> None:
-        """Tell all who watch that slots move: what they watch may be told elsewhere from now on."""
+        """Notify all watchers that slots move: what they watch may be reported elsewhere from now on."""
         if self.shards is not None:
             told = replies.push("map", self.shards.map.version)
             for connection in tuple(self.connections):
@@ -433,16 +433,16 @@ class Door:
             self._closed.set()
 
     def called(self, connection: Connection) -> str:
-        """What a client is called: as it named its connection or itself, or a plain one."""
+        """The name of a client: as it named its connection or itself, or a plain one."""
         said = "" if connection.member is None else connection.node.meta_of(connection.member.session)
         return connection.name or name_in(said) or _PLAIN
 
     def meta_of(self, connection: Connection) -> str:
-        """What is shown of a plain client to clients that ask who holds a name."""
+        """What is shown of a plain client that holds a name."""
         return json.dumps({"client": connection.name or _PLAIN, "peer": connection.peer})
 
     async def _sweep(self) -> None:
-        """Now and then: end what hangs, keep alive what is there."""
+        """Periodically: end what hangs, keep alive what is there."""
         keep_alive_s = self.bounds.implicit_renewal_s
         next_keep_alive = self.now() + keep_alive_s
         while True:
@@ -486,7 +486,7 @@ class Door:
 
 
 def registered(handlers: dict[bytes, Handler]) -> dict[bytes, Handler]:
-    """The commands of a door, each of which has its need set down; one without cannot be among them."""
+    """The commands of a listener, each of which has its need in the table; one without is refused here."""
     check_registered(command.decode() for command in handlers)
     return handlers
 
@@ -508,11 +508,11 @@ def _close(server: asyncio.Server) -> None:
         server.close()
         return
     # What asyncio's own loop accepts in one turn it attaches to the server in the next; a server that is closed by
-    # then loses the socket without closing it. So nothing more is accepted, and the server closed a turn later.
+    # then loses the socket without closing it. So nothing more is accepted, and the server is closed a turn later.
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
     loop.call_soon(server.close)
 
 
 def _ignore(*_: object) -> None:
-    """Nobody wants to know."""
+    """No callback is set."""

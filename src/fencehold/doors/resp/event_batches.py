@@ -1,11 +1,12 @@
-"""Waves: events as bytes, gathered once for all who watch the same prefixes, and handed to each as one piece.
+"""Waves: events as bytes, gathered once for all watchers of the same prefixes, and handed to each as one piece.
 
-1. Who watches the same prefixes, as the same principal, is one *group*. An event is added to a group once, however
-   many are in it and however many of its prefixes match.
+1. Watchers of the same prefixes, as the same principal, are one *group*. An event is added to a group once,
+   however many are in it and however many of its prefixes match.
 2. What was added since the last wave is *sealed* into the next one: joined once, and the same bytes are handed to
    every member. Each member takes the waves in order, each once.
 3. A wave is kept until every member that was there when it was sealed has taken it, or until what is kept for all
-   groups together is too much: then the oldest goes. Who had not taken it then *fell out*, and reads the ring.
+   groups together is too much: then the oldest is dropped. A member that had not taken it *fell out*, and reads
+   the ring.
 """
 
 from bisect import bisect_right
@@ -46,7 +47,7 @@ class Sink(Protocol):
 
 
 class Member:
-    """One who watches: in step with a group, or reading in the ring until it is."""
+    """A watcher: in step with a group, or reading in the ring until it is."""
 
     __slots__ = ("cursor", "group", "is_late", "is_queued", "place", "prefixes", "reading", "since", "sink")
 
@@ -58,9 +59,9 @@ class Member:
         self.cursor = 0
         """The number of the wave it takes next."""
         self.since = place
-        """Waves may begin before it came: it is told what comes after this place."""
+        """Waves may begin before it joined: it is sent what comes after this place."""
         self.place = place
-        """Up to where it was told, at the least."""
+        """Up to where it was sent events, at least."""
         self.is_late = False
         """It awaits waves that the others of its group have had."""
         self.is_queued = False
@@ -69,12 +70,12 @@ class Member:
         """The rest of the entry at its place, if it reads in the ring."""
 
     def wants(self, names: tuple[str, ...]) -> bool:
-        """Whether something that happened to these names is told to it."""
+        """Whether it watches any of these names."""
         return self.prefixes[:1] == ("",) or any(name.startswith(self.prefixes) for name in names)
 
 
 class Wave:
-    """Some events on end, for one group."""
+    """Some consecutive events, for one group."""
 
     __slots__ = ("_offsets", "_parts", "_places", "begin", "data", "end", "group", "left", "size_bytes")
 
@@ -103,7 +104,7 @@ class Wave:
         self._parts.clear()
 
     def after(self, place: Place) -> bytes:
-        """What of it happened after a place."""
+        """The part that happened after a place."""
         if self._places[0] > place:
             return self.data
         first = bisect_right(self._places, place)
@@ -111,7 +112,7 @@ class Wave:
 
 
 class Shelf:
-    """The waves of all groups that somebody has still to take, oldest first."""
+    """The waves of all groups that some member has still to take, oldest first."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -122,7 +123,7 @@ class Shelf:
         self._waves[wave] = None
 
     def grow(self, added_bytes: int) -> None:
-        """Count what a wave grew by; the oldest waves go if that is too much."""
+        """Count what a wave grew by; the oldest waves are dropped if that is too much."""
         self.size_bytes += added_bytes
         while self.size_bytes > self._bytes_max and self._waves:
             next(iter(self._waves)).group.drop_oldest()
@@ -134,12 +135,12 @@ class Shelf:
 
 
 class Group:
-    """All who are in step and watch the same prefixes."""
+    """All members that are in step and watch the same prefixes."""
 
     def __init__(self, prefixes: tuple[str, ...], shelf: Shelf, principal: str = "") -> None:
         self.prefixes = prefixes
         self.principal = principal
-        """Whose rights decide what they are told."""
+        """The principal whose rights decide what they are sent."""
         self.members: dict[Member, None] = {}
         self.is_due = False
         """It awaits its turn to hand waves to its members."""
@@ -155,7 +156,7 @@ class Group:
     # What happened.
 
     def add(self, place: Place, data: bytes) -> None:
-        """Add an event, or a gap, as it is told."""
+        """Add an event, or a gap, encoded."""
         wave = self._open
         if wave is None:
             wave = self._open = Wave(self, (place[0], place[1] - 1))
@@ -175,7 +176,7 @@ class Group:
                 self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Drop the oldest wave, though somebody has not taken it."""
+        """Drop the oldest wave, though some member has not taken it."""
         if not self._sealed:
             self._seal()
         self._remove_first()
@@ -184,10 +185,10 @@ class Group:
         self._shelf.remove(self._sealed.popleft())
         self._first += 1
 
-    # Who is told.
+    # Members.
 
     def join(self, member: Member) -> None:
-        """Let somebody be told what is added from now on."""
+        """Add a member, for what is added from now on."""
         self._seal()
         self.members[member] = None
         member.group = self
@@ -205,11 +206,11 @@ class Group:
             self._open = None
 
     def next_in_round(self) -> Member | None:
-        """Who has its turn to take a wave. None: this round is over."""
+        """The member whose turn it is to take a wave. None: this round is over."""
         return next(self._round, None)
 
     def begin_round(self) -> bool:
-        """Let all who are there now take the next wave, if there is one, or find that some are gone."""
+        """Let all members of now take the next wave, if there is one, or find that some are gone."""
         if self.rounds == self._first + len(self._sealed):
             self._seal()
         if not self.members or self.rounds == self._first + len(self._sealed):
@@ -227,7 +228,7 @@ class Group:
         return member.cursor < self._first
 
     def take(self, member: Member) -> bytes:
-        """The next wave of a member, as far as it is not told of it yet."""
+        """The next wave of a member, as far as it was not sent yet."""
         wave = self._sealed[member.cursor - self._first]
         member.cursor += 1
         member.place = max(member.place, wave.end)
@@ -241,7 +242,7 @@ class Group:
             self._remove_first()
 
     def told_up_to(self, member: Member, now: Place) -> Place:
-        """The place up to which a member was told, if all that was seen up to now was added."""
+        """The place up to which a member was sent events, if all that was seen up to now was added."""
         if self.fell_out(member):
             return member.place
         waiting = islice(self._sealed, member.cursor - self._first, None)

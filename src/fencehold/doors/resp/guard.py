@@ -1,8 +1,8 @@
-"""The guard: what is looked at before a command is handled, where there is a policy; it is not there otherwise.
+"""The guard: what is checked before a command is handled, where there is a policy; there is none otherwise.
 
-What a command needs is in one table (`security.rights`). Here it is seen that somebody is there who may speak at
-all, that it does not speak too fast, and whether it may administer the service. Rights on names are checked where
-they are decided: in the machine, and in questions.
+What a command needs is in one table (`security.rights`). Here it is checked that the client is authenticated,
+within its quota of commands, and, for administration, allowed it. Rights on names are checked where they are
+decided: in the machine, and in questions.
 """
 
 from typing import TYPE_CHECKING
@@ -25,11 +25,11 @@ _FOLLOW = b"NODE.FOLLOW"
 _CONFIRM = b"CELL.CONFIRM"
 _NEEDS = {command.encode(): need for command, need in NEEDS.items()}
 ORDINARY = frozenset(command for command, need in _NEEDS.items() if need.about is not About.SERVICE)
-"""What every user may say, unless it has a quota of commands."""
+"""What every user may send, unless it has a quota of commands."""
 
 
 class NotAuthenticated(Wrong):
-    """Nobody has said who is there, and it matters; or who was there is no user any more."""
+    """The client has to log in and has not, or its user no longer exists."""
 
     code = "NOAUTH"
 
@@ -41,13 +41,13 @@ class Denied(Wrong):
 
 
 class TooFast(Wrong):
-    """More commands a second than a quota allows. The first word says when to come back, in milliseconds."""
+    """More commands a second than a quota allows. The first word says when to retry, in milliseconds."""
 
     code = "BUSY"
 
 
 class Guard:
-    """Of one door, while there is a policy."""
+    """Of one listener, while there is a policy."""
 
     def __init__(self, door: "Door", book: Rulebook) -> None:
         self._door = door
@@ -55,7 +55,7 @@ class Guard:
         self._now_ms = door.clock.now_ms
 
     def admit(self, connection: "Connection", command: bytes) -> None:
-        """Raise what is to be said to one who may not say this, now."""
+        """Raise the error for a client that may not send this, now."""
         if connection.admitted_by is self and command in ORDINARY:
             return
         need = _NEEDS[command]
@@ -82,8 +82,8 @@ class Guard:
                 raise TooFast(f"{wait_ms} quota {quota[0]!r}: at most {most} commands a second")
 
     def _may_follow(self, connection: "Connection") -> bool:
-        # A standby that follows a node which does not lead must hear that, let in or not. Nodes are no users of
-        # the policy: they show the certificate of nodes.
+        # A standby that follows a node which does not lead must learn that, admitted or not. Nodes are not users
+        # of the policy: they show the certificate of nodes.
         return not connection.place.leads or self._door.is_node(connection)
 
 
@@ -94,13 +94,13 @@ def rights_of(connection: "Connection") -> Rights | None:
 
 
 def sees(connection: "Connection", name: str) -> bool:
-    """Whether a connection may be told who has a name."""
+    """Whether a connection may know who holds a name."""
     rights = rights_of(connection)
     return rights is None or rights.sees(name)
 
 
 def redacted(connection: "Connection", deadlock: Deadlock) -> tuple[Link, ...]:
-    """A circle without what a connection may not see: who has a name, and since when; and who waits for it."""
+    """A circle without what a connection may not see: who holds a name, and since when; and who waits for it."""
     rights = rights_of(connection)
     circle = deadlock.circle
     if rights is None:
@@ -112,7 +112,7 @@ def redacted(connection: "Connection", deadlock: Deadlock) -> tuple[Link, ...]:
             # It stands for those that are left out of a long one.
             links.append(link)
             continue
-        # Who waits here is who has, or stands before it for, the name of the link before.
+        # The waiter here holds, or is queued earlier for, the name of the link before.
         is_own = link.session == own and _is_here(connection, link)
         is_known = is_own or (rights.sees(before.name) and rights.sees(link.name))
         session, owner = (link.session, link.owner) if is_known else (0, "")

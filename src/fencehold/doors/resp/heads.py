@@ -1,16 +1,15 @@
-"""Heads: a look at what comes in, before the reader does, for what no command can be.
+"""Heads: scans the input, before the reader parses it, for what no command can be.
 
-A command is a flat array of bulk strings. Hiredis takes more: arrays in arrays to any depth, and of each it
-makes the whole list as soon as it has read the head, however long it is to be. ``*1000000000`` costs gigabytes
-that are never touched, a thousand nested ``*99999`` as much, and seconds when they are freed again, in which
-nobody is served. It has no bound for that, so such heads must not come to it.
+A command is a flat array of bulk strings. Hiredis accepts more: arrays in arrays to any depth, and of each it
+allocates the whole list as soon as it has read the head, however long it is. ``*1000000000`` costs gigabytes that
+are never touched, a thousand nested ``*99999`` as much, and seconds when they are freed again, in which no client
+is served. It has no bound for that, so such heads must not reach it.
 
-1. A quick look, at the speed of a search, tells nearly always that there is nothing of the kind: it finds arrays
+1. A quick search shows nearly always that there is nothing of the kind: it finds arrays
    of a hundred elements and more, and the other kinds of collections; and texts that look like it.
-2. If there may be, the heads are walked from one to the next, and what is no command is refused.
-3. A command that is there in part is walked as well, as far as it is there: an array in an array is found only
-   so. Until then it is one portion of the input at the most, and a list of less than a hundred elements for each
-   head.
+2. If there may be, the heads are walked from one to the next, and what is not a command is refused.
+3. An incomplete command is walked as well, as far as it has arrived: an array in an array is found only so. Until
+   then it is at most one portion of the input, and a list of less than a hundred elements for each head.
 """
 
 import re
@@ -31,7 +30,7 @@ _head = re.compile(rb"([*$])(\d{1,9})\r\n").fullmatch
 
 
 def suspect(data: bytes) -> bool:
-    """Whether there may be such a head in what came. Nearly always there is nothing.
+    """Whether there may be such a head in the input. Nearly always there is none.
 
     Every byte is looked at, of every client: each of these looks for one byte first, which costs next to nothing.
     """
@@ -39,7 +38,7 @@ def suspect(data: bytes) -> bool:
 
 
 def is_one(data: bytes) -> bool:
-    """Whether what came looks like one short command of less than a hundred elements, as it nearly always does.
+    """Whether the input looks like one short command of less than a hundred elements, as it nearly always does.
 
     A star is a command's head, or stands in a text: with one alone, at the start, nothing else is an array.
     """
@@ -52,11 +51,11 @@ def is_one(data: bytes) -> bool:
 
 
 class NotFlat(Exception):
-    """What came in is no flat array of bulk strings, or too long a one."""
+    """The input is not a flat array of bulk strings, or too long a one."""
 
 
 class Walk:
-    """Goes from head to head, and knows where in a command it stands. Texts are skipped, whatever they hold."""
+    """Goes from head to head, and tracks its position in a command. Texts are skipped, whatever they hold."""
 
     __slots__ = ("_head", "_left", "_skip", "size")
 
@@ -71,10 +70,10 @@ class Walk:
         self._head = b""
 
     def to_end(self, data: bytes, at: int = 0) -> int:
-        """Go on to the end of the command, and say where that is; the end of the data, if it goes on after that.
+        """Continue to the end of the command, and return where that is; the end of the data, if it ends later.
 
         Raises:
-            NotFlat: it is no command.
+            NotFlat: it is not a command.
         """
         begun_at, end = at, len(data)
         while True:
@@ -94,13 +93,13 @@ class Walk:
         return at
 
     def to_last(self, data: bytes) -> None:
-        """Go on over all commands, into the one that is not there whole, if any."""
+        """Continue over all commands, into the incomplete one, if any."""
         at = 0
         while at < len(data):
             at = self.to_end(data, at)
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """Read the next head, or a part of it; says where that ends."""
+        """Read the next head, or a part of it; returns where that ends."""
         newline = data.find(b"\n", at, at + _HEAD_BYTES_MAX)
         if newline < 0:
             self._head += data[at : at + _HEAD_BYTES_MAX]

@@ -1,4 +1,4 @@
-"""Greeting: what any Redis client says before it comes to the point, and what tells it where it is."""
+"""Greeting: what any Redis client sends before its first real command, and what describes the server to it."""
 
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,7 +40,7 @@ def hello(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 class _Said(NamedTuple):
-    """What a greeting says beside the version."""
+    """The fields of a greeting beside the version."""
 
     name: str | None = None
     shard: bytes | None = None
@@ -81,7 +81,7 @@ def _take(connection: Connection, version: int, said: _Said, slot: Slot) -> None
 
 
 def _take_late(connection: Connection, version: int, said: _Said, slot: Slot) -> None:
-    """After a login, when nobody else waits for what is wrong with the rest."""
+    """After a login, when no other caller handles what is wrong with the rest."""
     try:
         _take(connection, version, said, slot)
     except Wrong as wrong:
@@ -90,7 +90,7 @@ def _take_late(connection: Connection, version: int, said: _Said, slot: Slot) ->
 
 def _greet(connection: Connection, slot: Slot) -> None:
     if connection.door.asks and not connection.principal and connection.known is not OWN_LISTENER:
-        # Who leads and what runs here is not for everybody.
+        # The leader and the version are not for unauthenticated clients.
         slot.error("NOAUTH", WHO)
         return
     greeting: dict[str, object] = {
@@ -132,7 +132,7 @@ def quit_(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def client(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """CLIENT SETNAME, SETINFO and the like: taken note of where it matters."""
+    """CLIENT SETNAME, SETINFO and the like: noted where it matters."""
     at_least(words, 1)
     match words[1].upper():
         case b"SETNAME" if len(words) == 3:
@@ -170,7 +170,7 @@ def _library(known: str, what: bytes, value: bytes) -> str:
 def select(connection: Connection, words: list[bytes], slot: Slot) -> None:
     exactly(words, 1)
     if number(words[1], "the database"):
-        raise Wrong("there is one space of names here: database 0")
+        raise Wrong("there is one namespace here: database 0")
     slot.fill(replies.OK)
 
 
@@ -253,18 +253,18 @@ def info(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _auth(door: "Door") -> str:
-    """Who has to say who they are: everybody, who wants to do anything, or nobody."""
+    """Who has to authenticate: all clients, those that the policy requires it of, or none."""
     return "required" if door.asks else "none" if door.guard is None else "policy"
 
 
 def _may_know(connection: Connection) -> bool:
-    """Whether it may be told of other clients, whatever they hold."""
+    """Whether it may know of other clients, whatever they hold."""
     rights = rights_of(connection)
     return rights is None or Verb.OBSERVE in rights.everywhere
 
 
 def _busiest(door: "Door") -> str:
-    """Who sends most: its name, its address and how many commands a second; empty if nobody sends much."""
+    """The busiest client: its name, its address and how many commands a second; empty if none sends much."""
     flood = door.traffic.busiest
     if flood is None:
         return ""

@@ -1,10 +1,10 @@
 """The inbox: bytes in, commands out, one at a time.
 
-1. A command is a flat array of bulk strings; nothing else is made of what comes in (`heads`).
-2. Nearly always what comes is one short command, and whole: that is all there is to it (`first`).
-3. Otherwise the reader is given a portion at a time. So it keeps little, and does little before anybody else has
-   a turn.
-3. It is known how much there is of a command that is not there whole: that has a bound in bytes, and in seconds.
+1. A command is a flat array of bulk strings; nothing else is accepted (`heads`).
+2. Nearly always the input is one short, complete command: that is the fast path (`first`).
+3. Otherwise the reader is given a portion at a time. So it keeps little, and does little before other connections
+   have a turn.
+4. The size of an incomplete command is known: it has a bound in bytes, and in seconds.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _PORTION = 8 << 10
 
 
 class NoCommand(Exception):
-    """What came in is no command, or too large a one: the connection cannot go on."""
+    """The input is not a command, or too large a one: the connection cannot continue."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class NoCommand(Exception):
 
 
 def not_flat() -> NoCommand:
-    """What is said of anything but a flat array of bulk strings."""
+    """The error for anything but a flat array of bulk strings."""
     return NoCommand(
         "ERR",
         f"protocol error: a command is a flat array of at most {ELEMENTS_MAX} bulk strings, as redis-cli and "
@@ -61,16 +61,16 @@ class Inbox:
         self._reader = hiredis.Reader()
         self._gets = self._reader.gets
         self._walk = Walk()
-        """Where in a command the input stands that the reader has had."""
+        """The position in a command of the input that the reader has had."""
         self._rest = b""
-        """What came, if it was more than a portion; and how much of it the reader has had."""
+        """The input, if it was more than a portion; and how much of it the reader has had."""
         self._fed = 0
         self._portion = b""
         """What it was given last, until it has read all of it."""
         self._clean = 0
         """Where in that the first command begins that was not walked; -1: all were."""
         self._read = 0
-        """How many commands it read since; one that was there in part before is not counted."""
+        """How many commands it read since; one that was incomplete before is not counted."""
         self._is_large = False
         """The first of them may be larger than a command may be."""
         self.commands = 0
@@ -80,11 +80,11 @@ class Inbox:
 
     @property
     def partial_bytes(self) -> int:
-        """How much there is of a command that is not there whole."""
+        """The bytes of an incomplete command."""
         return self._walk.size
 
     def first(self, data: bytes) -> list[bytes] | None:
-        """Take what came, and say what is the first command of all that is there; raises what `next` does.
+        """Take the input, and return the first command of all that is there; raises what `next` does.
 
         `was_all` says whether that was all, and all was this command.
         """
@@ -95,7 +95,7 @@ class Inbox:
         self._reader.feed(data)
         words = self._gets()
         if words is False or self._reader.has_data():
-            # A part of one, or something after it: `next` sees to that.
+            # A part of one, or something after it: `next` handles that.
             self._portion, self._clean = data, 0
             if words is False:
                 return self.next()
@@ -108,7 +108,7 @@ class Inbox:
         return words
 
     def keep(self, data: bytes) -> None:
-        """Take what came, and handle none of it yet."""
+        """Take the input, and handle none of it yet."""
         self.was_all = False
         self._put(data)
 
@@ -122,11 +122,11 @@ class Inbox:
             self._feed(data)
 
     def next(self) -> list[bytes] | None:
-        """The next command; None if there is none whole.
+        """The next command; None if none is complete.
 
         Raises:
-            NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError: there is something else. (The last is
-                the reader's, of a map with a key that can be none.)
+            NoCommand, NotFlat, hiredis.HiredisError, MemoryError, TypeError: the input is invalid. (The last is
+            the reader's, for a map with an unhashable key.)
         """
         words = self._gets()
         while words is False:
@@ -147,7 +147,7 @@ class Inbox:
 
     def _next_portion(self) -> bytes:
         start = self._fed
-        # Cut between two commands, if that can be seen: then none is there in part, and nothing has to be walked.
+        # Cut between two commands, if that can be seen: then none is incomplete, and nothing has to be walked.
         between = self._rest.rfind(b"\r\n*", start, start + _PORTION) if len(self._rest) - start > _PORTION else -1
         self._fed = start + _PORTION if between < 0 else between + 2
         portion = self._rest[start : self._fed]
@@ -168,7 +168,7 @@ class Inbox:
         self._reader.feed(portion)
 
     def _feed_more(self, portion: bytes, size: int) -> None:
-        """See to the rest of a command that is there in part."""
+        """Handle the rest of an incomplete command."""
         end = self._walk.to_end(portion)
         if self._walk.size:
             self._clean = -1
@@ -183,7 +183,7 @@ class Inbox:
             self._clean = -1
 
     def _end_portion(self) -> None:
-        """The reader has read all of a portion that it can: know how much it left of the last command."""
+        """The reader has read all of a portion that it can: find out how much it left of the last command."""
         portion, clean, read = self._portion, self._clean, self._read
         self._portion, self._read = b"", 0
         self.commands += read
@@ -197,5 +197,5 @@ class Inbox:
             self._walk.to_last(portion[clean:])
 
     def too_large(self) -> NoCommand:
-        """What is said of a command that has too many bytes."""
+        """The error for a command that has too many bytes."""
         return NoCommand("LIMIT", f"a command has at most {self._bytes_max} bytes")

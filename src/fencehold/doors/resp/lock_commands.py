@@ -68,7 +68,7 @@ def _acquire(connection: Connection, words: list[bytes], slot: Slot, asked: tupl
 
 
 def _acquire_later(connection: Connection, command: Acquire, told: Callable[[Member, Told, int], None]) -> None:
-    """Go on when the session is there."""
+    """Continue when the session is open."""
     member = member_of(connection)
     connection.submit(replace(command, session=member.session), partial(told, member))
 
@@ -152,7 +152,7 @@ def _extended(
     elif outcome.reason is not Reason.OK:
         refuse_hold(slot, outcome.reason)
     else:
-        # Asked again later, it is answered as the first time: the end must not seem to have moved on.
+        # A retry gets the same answer as the first time: the end must not seem to have moved.
         extended_at = outcome.until_at - command.ttl_ms if outcome.until_at else at_ms
         granted = Granted(
             command.session, command.request, command.names, command.fence, extended_at, command.ttl_ms
@@ -175,7 +175,7 @@ def break_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _who(connection: Connection) -> str:
-    """What is known of the client at the other end: what it said of itself, or where it is."""
+    """What is known of the client: its own description, or its address."""
     said = "" if connection.member is None else connection.node.meta_of(connection.member.session)
     return said or connection.door.meta_of(connection)
 

@@ -1,6 +1,6 @@
-"""Where the names are in a command: what clients of a Redis Cluster ask for, and what routes theirs here.
+"""Where the names are in a command: what Redis Cluster clients ask for, and what routes their commands here.
 
-Commands of one name have it first. Commands of several say how many they have, then have them.
+Commands of one name have it first. Commands of several have their number, then the names.
 """
 
 from fencehold.doors.resp.arguments import at_least, names, shown, text
@@ -14,7 +14,7 @@ def names_in(words: list[bytes]) -> list[str]:
     """The names that a command is about.
 
     Raises:
-        Wrong: it is about none, or is not whole.
+        Wrong: it is about none, or is incomplete.
     """
     verb = words[0].upper() if words else b""
     if verb in SEVERAL:
@@ -26,7 +26,7 @@ def names_in(words: list[bytes]) -> list[str]:
 
 
 def described(verbs: list[bytes]) -> list[object]:
-    """Commands as `COMMAND` of Redis describes them: name, arity, flags, and where their names are."""
+    """Commands as Redis' `COMMAND` describes them: name, arity, flags, and where their names are."""
     wanted = {verb.upper() for verb in verbs}
     told: list[object] = []
     for verb in ONE + SEVERAL:

@@ -1,4 +1,4 @@
-"""Nodes on the wire: a standby that follows the leader, and what there is to know of the nodes.
+"""Nodes on the wire: a standby that follows the leader, and the state of the nodes.
 
 They are about the node and its journal, whatever the connection's tier.
 """
@@ -19,19 +19,19 @@ _HURRY = replies.push("hurry")
 
 
 class TooMany(Wrong):
-    """More standbys than one leader takes note of."""
+    """More standbys than one leader keeps track of."""
 
     code = "LIMIT"
 
 
 class NoNode(Wrong):
-    """Somebody who is no node of this service."""
+    """The client is not a node of this service."""
 
     code = "DENIED"
 
 
 def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """NODE.FOLLOW name address position: a standby is there, and that far. Answered with its rank."""
+    """NODE.FOLLOW name address position: a standby reports itself and its position. Answered with its rank."""
     exactly(words, 3)
     if connection.door.asks and not connection.door.is_node(connection):
         raise NoNode("only nodes follow, and they show a certificate of the same name as this node's own")
@@ -53,7 +53,7 @@ def follow(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """NODE.LIST: what this node knows of itself and, if it leads, of those who follow it."""
+    """NODE.LIST: what this node knows of itself and, if it leads, of its followers."""
     exactly(words, 0)
     node = connection.place
     told: dict[str, object] = {
@@ -76,7 +76,7 @@ def list_nodes(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def health(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """NODE.HEALTH: how what keeps the journal is doing, and how long appends take."""
+    """NODE.HEALTH: the health of the journal's engine, and how long appends take."""
     exactly(words, 0)
     connection.door.checkup.ask(partial(_on_checked, connection, slot))
 

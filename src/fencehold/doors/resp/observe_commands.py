@@ -1,7 +1,7 @@
-"""Looking back, and measuring: LOCK.HISTORY and METRICS.
+"""History and metrics: LOCK.HISTORY and METRICS.
 
-Both are about the node that is asked, whether it leads or not, and answered by the process that observes it. What
-they tell is JSON: this node only hands it on.
+Both are about the node that is asked, whether it leads or not, and answered by the process that observes it. The
+reply is JSON: this node only passes it on.
 """
 
 import json

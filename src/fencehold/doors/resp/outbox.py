@@ -1,10 +1,10 @@
-"""The outbox: what is said to one client within one turn of the event loop goes out in one write.
+"""The outbox: what is sent to one client within one turn of the event loop goes out in one write.
 
-What an entry says is sent as soon as all of it is said, in the same turn: to wait for the next one would cost a
-look at all sockets first, and those who wait for a reply as long as that takes.
+The replies of an entry are sent as soon as all of them are made, in the same turn: waiting for the next turn would
+cost a poll of all sockets first, and delay every client that waits for a reply by as much.
 
 A batch answers hundreds of commands of one connection at once, and a write costs more than the rest of an answer.
-What is much goes out at once all the same, so that the transport can say that it has become too much.
+Large output goes out at once all the same, so that the transport can signal that it has become too much.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ class Turn:
     def __init__(self) -> None:
         self.outboxes: list[Outbox] = []
         self.is_held = self._is_planned = False
-        """`end` will be called; or it was planned."""
+        """`end` will be called; or it was scheduled."""
 
     def begin(self) -> None:
-        """Have the turn end: what is in the list by then is sent."""
+        """Schedule the end of the turn: what is in the list by then is sent."""
         if not self._is_planned:
             self._is_planned = True
             asyncio.get_running_loop().call_soon(self._end_planned)
 
     def hold(self) -> None:
-        """Much is about to be said: `end` will be called when all of it is."""
+        """Much is about to be sent: `end` will be called after all of it."""
         self.is_held = True
 
     def end(self) -> None:
@@ -61,7 +61,7 @@ class Outbox:
         self._transport = transport
         self._turn = turn
         self._first = b""
-        """Mostly there is one thing to say in a turn: it needs no list, and is not counted."""
+        """Mostly there is one reply in a turn: it needs no list, and is not counted."""
         self._more: list[bytes] = []
         self._more_bytes = 0
 
@@ -89,7 +89,7 @@ class Outbox:
             try:
                 self._transport.write(data)
             except (OSError, RuntimeError):
-                # One connection that cannot be written to is its own loss, not that of all who are told with it.
+                # A connection that cannot be written to must not affect the others of this turn.
                 self._transport.abort()
 
     def unsent_bytes(self) -> int:

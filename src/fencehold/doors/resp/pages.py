@@ -1,9 +1,9 @@
-"""Pages: what is told of names, holds, waiters and sessions, some at a time.
+"""Pages: names, holds, waiters and sessions, listed some at a time.
 
 1. A page has at most as many items as were asked for, no more bytes than `REPLY_BYTES_MAX`, and at least one item,
    if there is any.
-2. A cursor is the number or the name of the last item that was told, so whatever is there throughout is told
-   exactly once, whatever comes and goes meanwhile.
+2. A cursor is the number or the name of the last item listed, so whatever is there throughout is listed exactly
+   once, whatever is added and removed meanwhile.
 3. Where there is a policy, a page has what its reader may see, and nothing of the rest: no name, count or cursor
    that is such a name. What may be seen is looked up in the state that is shown, at its position.
 """
@@ -26,15 +26,15 @@ from fencehold.node.names import NamePage, Names
 REPLY_BYTES_MAX = 256 << 10
 """Of any reply here. With the limits as they are by default no item comes near it."""
 _ROUNDS_MAX = 64
-"""How often a list goes on behind names that its reader may not see, before it ends with a cursor."""
+"""How many times a list skips names that its reader may not see, before it ends with a cursor."""
 _SESSIONS_LOOKED_MAX = 10_000
-"""How many one page looks at, of whomever they are."""
+"""How many one page scans, of all principals."""
 _ITEMS_BYTES_MAX = REPLY_BYTES_MAX - (8 << 10)
-"""What is left of that for the items of a page; the rest is for what stands around them."""
+"""What is left of that for the items of a page; the rest is for what surrounds them."""
 
 
 def rights_in(state: State, principal: str) -> Rights | None:
-    """What somebody may see of a state; None: everything."""
+    """What a principal may see of a state; None: everything."""
     return None if state.rulebook is None else state.rulebook.rights_of(principal)
 
 
@@ -107,7 +107,7 @@ def _hold(state: State, hold: Hold) -> dict[str, object]:
 
 
 def _dated(state: State, since_at: int, since_unix_ms: int | None) -> dict[str, object]:
-    """Since when, by the time of day; and for how long, with the time nobody led, if that is known."""
+    """Since when, by wall clock; and for how long, including time without a leader, if that is known."""
     return {"since_unix_ms": since_unix_ms, "age_ms": _age_ms(state, since_at, since_unix_ms)}
 
 
@@ -115,7 +115,7 @@ def _age_ms(state: State, since_at: int, since_unix_ms: int | None) -> int:
     now_unix_ms, age_ms = unix_ms_now(state), state.now_at - since_at
     if now_unix_ms is None or since_unix_ms is None:
         return age_ms
-    # A clock that was set back makes nothing younger than the service has counted.
+    # A clock that was set back makes nothing younger than by the service's own count.
     return max(age_ms, now_unix_ms - since_unix_ms)
 
 
@@ -166,7 +166,7 @@ def names_page(
     *,
     in_brief: bool = False,
 ) -> list[object] | None:
-    """A page of names; None: they are not in order now."""
+    """A page of names; None: they are not sorted now."""
     rights = rights_in(state, principal)
     page = names.page(state, prefix, cursor, count)
     if page is not None and rights is not None:
@@ -227,7 +227,7 @@ def _summary(state: State, name: str, with_hold: bool) -> dict[str, object]:
 def sessions_page(
     is_connected: Any, cursor: int, count: int, version: int, principal: str, state: State
 ) -> list[object]:
-    """A page of sessions: all, to who may observe everything; else the principal's own."""
+    """A page of sessions: all, if the principal may observe everything; else its own."""
     rights = rights_in(state, principal)
     page = sessions_after(state, cursor, count if rights is None else _SESSIONS_LOOKED_MAX)
     sessions = page.items

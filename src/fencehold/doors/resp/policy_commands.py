@@ -26,7 +26,7 @@ _decode_change = msgspec.json.Decoder(PolicyChange).decode
 
 
 def get(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """POLICY.GET: the policy as JSON, how much of the quotas is used, and how often they were met."""
+    """POLICY.GET: the policy as JSON, how much of the quotas is used, and how often they were exceeded."""
     exactly(words, 0)
     connection.door.node.ask(partial(_shown, connection.door.node.rates.exceeded), partial(tell_found, slot))
 
@@ -51,7 +51,8 @@ def _shown(too_fast: dict[str, int], state: State) -> dict[str, object]:
 
 
 def plain(policy: Policy) -> dict[str, Any]:
-    """A policy as it is shown: how many secrets a user has, what its tokens are called, and not one of them."""
+    """A policy as it is shown: how many secrets a user has, the names of its tokens, and none of the secrets or
+    tokens."""
     users = {
         name: {
             "roles": list(user.roles),
@@ -127,7 +128,8 @@ def ttl_ms_max(book: Rulebook | None, principal: str) -> int:
 
 
 def can(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """CAN principal verb name: whether somebody may, and by which rule. Of others an administrator may ask."""
+    """CAN principal verb name: whether a principal may, and by which rule. Only an administrator may ask of
+    others."""
     exactly(words, 3)
     principal, name = text(words[1], "the principal"), text(words[3], "the name")
     try:
@@ -146,7 +148,7 @@ def can(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def is_admin(connection: Connection) -> bool:
-    """Whether who asks may administer the service."""
+    """Whether the caller may administer the service."""
     book = connection.door.node.rulebook
     return book is None or Verb.ADMIN in book.rights_of(connection.principal).everywhere
 

@@ -1,6 +1,6 @@
-"""Questions: what can be asked without changing anything. What is told is made in `pages`.
+"""Questions: read-only queries. The replies are made in `pages`.
 
-A question costs what it tells. What needs preparation, as a list of names does, is asked after that.
+A question costs as much as it returns. One that needs preparation, as a list of names does, is put after that.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ _INFO = kinds(HOLDS=("holds", number), WAITERS=("waiters", number), COUNT=("coun
 _SESSIONS = kinds(CURSOR=("cursor", number), COUNT=("count", number))
 _RETRY_AFTER_S = 0.5
 _COUNT, _COUNT_MAX = 100, 250
-"""So many take half a millisecond to tell: nobody else is served meanwhile."""
+"""Listing this many takes half a millisecond: no other client is served meanwhile."""
 
 _ATTEMPTS_MAX = 5
-"""How often names are prepared for one list: what was prepared is gone if the machine was replaced meanwhile."""
+"""How many times names are prepared for one list: the preparation is lost if the machine is replaced meanwhile."""
 
 
 def info_name(connection: Connection, words: list[bytes], slot: Slot) -> None:
@@ -48,7 +48,7 @@ def list_names(connection: Connection, words: list[bytes], slot: Slot) -> None:
     prefix, cursor = found.get("prefix", ""), found.get("cursor", "")
     page = partial(names_page, in_brief=in_brief)
     question = partial(page, connection.node.names, prefix, cursor, count, with_hold, *_who(connection))
-    # A picture of all names is read in thousands of pages, and kept up to date by events: not an entry for each.
+    # A mirror of all names is read in thousands of pages, and kept current by events: not an entry for each.
     ask = connection.node.look if stale else connection.ask_recent if in_brief else connection.ask
     _ask_prepared(connection, slot, question, ask, stale, _ATTEMPTS_MAX)
 
@@ -62,7 +62,7 @@ def list_sessions(connection: Connection, words: list[bytes], slot: Slot) -> Non
 
 
 def _who(connection: Connection) -> tuple[int, str]:
-    """In which protocol it is told, and whose rights decide of what."""
+    """The protocol version of the reply, and the principal whose rights apply."""
     return connection.version, connection.principal
 
 
@@ -79,7 +79,7 @@ def _found(slot: Slot, found: Any) -> None:
     if isinstance(found, FenceholdError | Refused):
         refuse(slot, found, 0)
         if isinstance(found, Refused) and found.code is Code.DENIED:
-            # No entry tells of it, as one does of what is denied to who changes something.
+            # No entry records it, as one does when a change is denied.
             slot.connection.door.on_denied(slot.connection, "LOCK.INFO", found.detail)
     else:
         slot.reply(found)
@@ -88,7 +88,8 @@ def _found(slot: Slot, found: Any) -> None:
 def _ask_prepared(
     connection: Connection, slot: Slot, question: Question, ask: Ask, stale: bool, attempts_left: int
 ) -> None:
-    """Put a question to the names in order, once they are; again, if they were not any more when its turn came."""
+    """Put a question to the sorted names, once they are sorted; again, if they no longer were when its turn
+    came."""
 
     def ask_now() -> None:
         if not connection.ending:
@@ -100,10 +101,10 @@ def _ask_prepared(
         elif attempts_left > 1:
             _ask_prepared(connection, slot, question, ask, stale, attempts_left - 1)
         else:
-            _found(slot, Unavailable("the names could not be put in order: try again"))
+            _found(slot, Unavailable("the names could not be sorted: try again"))
 
     if connection.node.names.is_crowded:
-        _found(slot, Overloaded("too many wait for the names to be put in order", retry_after_s=_RETRY_AFTER_S))
+        _found(slot, Overloaded("too many requests wait for the names to be sorted", retry_after_s=_RETRY_AFTER_S))
     elif stale or connection.node.leads:
         connection.node.prepare_names(ask_now)
     else:

@@ -26,7 +26,7 @@ _EVENT = (
 
 
 class Encoded:
-    """A part of a reply that is bytes already, in the version of the connection it is for."""
+    """A part of a reply that is already encoded, in the version of the connection it is for."""
 
     __slots__ = ("data",)
 
@@ -40,7 +40,7 @@ def bulk(text: str) -> bytes:
 
 
 def grant(granted: Granted, ttl_ms: int, version: int) -> bytes:
-    """A grant that lasts so long; of its own `ttl_ms` it is told only that it has one."""
+    """A grant that lasts this long; of its own `ttl_ms` only its existence is sent."""
     names = granted.names
     name = names[0]
     size = len(name) if name.isascii() else len(name.encode())
@@ -135,7 +135,7 @@ def number_or_null(value: int | None, version: int) -> bytes:
 
 
 def fitted(items: Iterable[object], version: int, bytes_max: int) -> tuple[Encoded, int]:
-    """An array of as many of the items as fit into so many bytes, of one at the least; and how many these are."""
+    """An array of as many of the items as fit into that many bytes, at least one; and how many these are."""
     parts: list[bytes] = []
     left = bytes_max
     for item in items:
@@ -148,7 +148,7 @@ def fitted(items: Iterable[object], version: int, bytes_max: int) -> tuple[Encod
 
 
 def push(*parts: object) -> bytes:
-    """Something that was not asked for; RESP3 only."""
+    """A push, which is not a reply; RESP3 only."""
     return b">%d\r\n%b" % (len(parts), b"".join(reply(part, 3) for part in parts))
 
 
@@ -158,7 +158,7 @@ def push_grant(request: int, granted: Granted, ttl_ms: int) -> bytes:
 
 
 def push_event(event: Event, shard: int = 0) -> bytes:
-    """Something that happened in a shard, for who watches it."""
+    """Something that happened in a shard, for its watchers."""
     names = event.names
     return _EVENT % (
         bulk(event.kind.value),
@@ -182,6 +182,6 @@ def push_event(event: Event, shard: int = 0) -> bytes:
 
 
 def push_gap(first: int, index: int, position: int, shard: int = 0) -> bytes:
-    """What happened from one position, there after an index, to another is not known here any more."""
+    """What happened from one position, there after an index, to another is no longer known here."""
     missing = {"from": first, "from_index": index, "to": position}
     return push("event", {"kind": "gap", "position": position, "index": 0, "shard": shard, **missing})

@@ -1,16 +1,16 @@
 """The router: commands of a connection that has chosen no shard, handed to the shard of their names.
 
-1. Only where there are several shards, and only until a connection chooses one. What a client of ours sends is
-   never looked at here: it chooses when it greets.
+1. Only where there are several shards, and only until a connection chooses one. Commands of our own client never
+   pass here: it chooses when it greets.
 2. In each shard that it uses, such a connection has a *branch*: a session of its own there, implicit like that of
    any plain client, which ends with the connection. Replies come in the order of the commands all the same.
-3. What it holds is released and extended where it was granted: while a slot leaves, that is not where its names
-   are at home by the map. A release that is repeated after that is answered there, too.
+3. What it holds is released and extended where it was granted: while a slot migrates, that is not the home of its
+   names by the map. A release that is repeated after that is answered there, too.
 4. A name that is led elsewhere is answered `MOVED slot address`, and nothing has happened.
 5. Lists go from shard to shard: the cursor says in which one to go on. Shards that are led elsewhere are listed as
    this node has followed them, a moment ago.
-6. What else is about no name is about one shard, and refused until one is chosen. To open a session chooses the
-   first.
+6. Any other command without a name is about one shard, and refused until one is chosen. To open a session chooses
+   the first.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class SeveralShards(Wrong):
 
 
 class Branch(Connection):
-    """What stands for a connection in one shard: it has a session and a lane there, and no bytes of its own."""
+    """A connection's representative in one shard: it has a session and a lane there, and no bytes of its own."""
 
     def __init__(self, main: Connection, shard: int, place: Node, node: Node) -> None:
         super().__init__(main.door)
@@ -65,7 +65,7 @@ class Branch(Connection):
         self.take_place()
 
     def catch_up(self) -> None:
-        """Take over what the connection has said of itself meanwhile."""
+        """Copy what the connection has sent about itself meanwhile."""
         self.version, self.name, self.library = self.main.version, self.main.name, self.main.library
         self.ending = self.main.ending
 
@@ -119,10 +119,10 @@ def _by_name(handler: Handler, connection: Connection, words: list[bytes], slot:
 
 
 def _where_held(connection: Connection, words: list[bytes], asked: list[str], homes: set[int]) -> set[int]:
-    """The shard where the connection holds one of the names with the fence that it tells; none if nowhere.
+    """The shard where the connection holds one of the names with the given fence; none if nowhere.
 
     If it has no session in their home either, the names may have moved since they were released: then it is one
-    that may have granted that fence to it, and says what has become of it.
+    that may have granted that fence to it, and knows what became of it.
     """
     place = 2 if words[0].upper() in ONE else 2 + len(asked)
     if len(words) <= place:

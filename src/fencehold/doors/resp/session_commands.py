@@ -21,10 +21,10 @@ from fencehold.errors import FenceholdError
 Told = Outcome | FenceholdError
 
 _RENEWALS_MAX = 8
-"""Keep-alives of one session that go before all commands. A client sends one, and waits for the answer."""
+"""Keep-alives of one session that overtake all commands. A client sends one, and waits for the answer."""
 
 _HELD_MAX = 128
-"""Holds of one question: with the longest names they are a frame that is taken."""
+"""Holds in one question: with the longest names they fit into a frame."""
 
 _OPEN = kinds(TTL=("ttl_ms", number), GRACE=("grace_ms", number), META=("meta", text))
 
@@ -40,10 +40,11 @@ def open_session(connection: Connection, words: list[bytes], slot: Slot) -> None
 
 
 def _owned(connection: Connection, command: OpenSession) -> OpenSession:
-    """A session is whose the connection is. What is nobody's is written as it was before there were principals.
+    """A session belongs to the principal of its connection. Without one it is written as before principals
+    existed.
 
-    It ends with the token of whose it is, not with that of a listener which speaks for it: when a listener is
-    trusted no more, its connections end, and what its clients hold runs out while they can trust it.
+    It ends with its own principal's token, not with that of a listener which speaks for it: when a listener is no
+    longer trusted, its connections end, and what its clients hold expires while they can trust it.
     """
     known = connection.known
     principal, token = connection.principal, "" if known.listener else known.token
@@ -56,7 +57,7 @@ def _opened(connection: Connection, slot: Slot, secret: str, outcome: Told, at_m
     if not isinstance(outcome, Opened):
         refuse(slot, outcome, at_ms)
     elif connection.ending or connection.member is not None:
-        # Nobody is there to use it, or two were asked for at once.
+        # The client is gone, or two were requested at once.
         connection.submit(CloseSession(outcome.session), ignore)
         slot.error("USAGE", "this connection has a session already")
     else:
@@ -81,7 +82,7 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
     session = node.replica.machine.state.sessions.get(number_) if node.leads else None
     is_its = session is not None and session.principal == connection.principal
     if session is None or not is_its or not _is_its_secret(session, secret):
-        # What the state says may not be durable yet, and a client that hears this gives up all it holds.
+        # What the state says may not be durable yet, and a client that gets this reply gives up all it holds.
         connection.ask(_nothing, partial(_not_found, slot, number_, node.tier.name))
         return
     # Attached before it is durable: the end of the old connection must not suspend it any more.
@@ -91,7 +92,7 @@ def resume_session(connection: Connection, words: list[bytes], slot: Slot) -> No
 
 
 def _is_its_secret(session: Session, secret: str) -> bool:
-    # An implicit session has none, and nobody may take it up.
+    # An implicit session has none, and cannot be resumed.
     return bool(session.secret) and hmac.compare_digest(session.secret.encode(), secret.encode())
 
 
@@ -103,7 +104,7 @@ def _not_found(slot: Slot, session: int, tier: str, found: FenceholdError | None
     if found is not None:
         refuse(slot, found, 0)
     else:
-        # The same words for all: guessing teaches nothing.
+        # The same message for all: guessing reveals nothing.
         slot.error("NOSESSION", f"session {session} has ended, is not of the {tier} tier, or has another secret")
 
 
@@ -111,7 +112,7 @@ def _resumed(connection: Connection, member: Member, slot: Slot, grace_ms: int, 
     if isinstance(outcome, Renewed) and member.session not in outcome.ended:
         slot.reply({"session": member.session, "ttl_ms": member.ttl_ms, "grace_ms": grace_ms, "at": at_ms})
     else:
-        # It may try again, here or elsewhere.
+        # The client may retry, here or elsewhere.
         connection.node.routes.detach(member.session, connection)
         if connection.member is member:
             connection.member = None
@@ -152,12 +153,12 @@ def _not_renewed(slot: Slot, session: int, outcome: Told, at_ms: int) -> None:
 
 
 def tell_ended(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """Of holds that a client believes in: the fences of those that its session does not have any more."""
+    """Of the holds that a client believes it has: the fences of those that its session no longer has."""
     at_least(words, 2)
     if len(words) % 2 == 0:
         raise Wrong(usage(words[0]))
     if len(words) > 2 * _HELD_MAX:
-        raise Wrong(f"SESSION.HELD takes {_HELD_MAX} holds at the most")
+        raise Wrong(f"SESSION.HELD takes at most {_HELD_MAX} holds")
     pairs = zip(words[1::2], words[2::2], strict=True)
     believed = [(text(name, "a name"), number(fence, "the fence")) for name, fence in pairs]
     session = member_of(connection).session
@@ -209,9 +210,9 @@ def _refuse_second(connection: Connection) -> None:
 
 
 def with_implicit(connection: Connection, slot: Slot, go_on: Callable[[], None]) -> None:
-    """Open a session for a plain client's connection, then go on."""
+    """Open a session for a plain client's connection, then continue."""
     if not connection.is_plain:
-        # Its own session ended: to give it another in silence would hide that it lost what it held.
+        # Its own session ended: silently opening another would hide that it lost what it held.
         member_of(connection)
     connection.awaiting_session.append((slot, go_on))
     if len(connection.awaiting_session) == 1:
@@ -228,7 +229,7 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
     elif connection.ending:
         connection.submit(CloseSession(outcome.session), ignore)
     elif connection.member is not None:
-        # One that was opened on purpose, and asked for before, came first.
+        # An explicit one, requested before, came first.
         connection.submit(CloseSession(outcome.session), ignore)
         for _, go_on in waiting:
             go_on()
@@ -240,7 +241,7 @@ def _implicit_opened(connection: Connection, outcome: Told, at_ms: int) -> None:
 
 
 def _explained(connection: Connection, outcome: Told) -> Told:
-    """What a plain client is told that gets no session: it has said nothing of a ttl that could be too long."""
+    """The error for a plain client that gets no session: it gave no ttl that could be too long."""
     implicit_ms = connection.door.bounds.implicit_ttl_ms
     most_ms = ttl_ms_max(connection.node.rulebook, connection.principal)
     if not isinstance(outcome, Refused) or outcome.code is not Code.LIMIT or not 0 < most_ms < implicit_ms:

@@ -1,11 +1,11 @@
 """Shards on the wire: which there are, who leads them, and which one a connection belongs to.
 
-1. A connection chooses its shard when it greets, before it has anything, as it chooses its tier. From then on no
-   command of it is looked at for where it belongs; the machine itself refuses names that are not its own.
-2. `SHARD.MAP` is for our clients; `CLUSTER …` says the same in the words of Redis Cluster. Every node answers
+1. A connection chooses its shard when it greets, before it has anything, as it chooses its tier. From then on its
+   commands are not routed; the machine itself refuses names that are not its own.
+2. `SHARD.MAP` is for our clients; `CLUSTER …` is the same in the format of Redis Cluster. Every node answers
    both, whether it leads anything or not.
-3. `SHARD.PLACE` is for administrators: what the next map changes. It is taken by the first shard, if all that the
-   one before says is done. How far it is, `SHARD.MOVES` says; `SHARD.FORCE` breaks what keeps slots from leaving.
+3. `SHARD.PLACE` is for administrators: what the next map changes. The first shard accepts it if the map before is
+   carried out. `SHARD.MOVES` shows the progress; `SHARD.FORCE` breaks the holds that keep slots from leaving.
 """
 
 from functools import lru_cache, partial
@@ -32,11 +32,11 @@ from fencehold.placement.slots import SLOTS, slot_of
 
 _ONE = even_map(1)
 _SOME = 10
-"""Names that are shown of those that keep slots from leaving."""
+"""How many of the names that keep slots from leaving are shown."""
 
 
 class Moving(Wrong):
-    """Slots are on their way by the map before."""
+    """Slots are still migrating by the previous map."""
 
     code = "CONFLICT"
 
@@ -63,7 +63,7 @@ def choose_shard(connection: Connection, shard: int) -> None:
 
 
 def shard_map(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """SHARD.MAP: version, number of shards, `first last shard` of each range, and who leads each shard."""
+    """SHARD.MAP: version, number of shards, `first last shard` of each range, and the leader of each shard."""
     exactly(words, 0)
     placed = _map(connection)
     leaders = [_leader(connection, shard) for shard in range(placed.shards)]
@@ -80,7 +80,7 @@ def shard_map(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 @lru_cache(maxsize=8)
 def _ranges_told(placed: ShardMap) -> Encoded:
-    """The ranges of a map, as bytes: there may be thousands, and all who watch a name ask when slots move."""
+    """The ranges of a map, as bytes: there may be thousands, and all watchers ask when slots move."""
     # Integers alone: these are the same bytes in every version of the protocol.
     return Encoded(reply([[each.first, each.last, each.shard] for each in placed.ranges], 3))
 
@@ -112,7 +112,7 @@ def _map(connection: Connection) -> ShardMap:
 
 
 def _leader(connection: Connection, shard: int) -> Member:
-    """Who leads a shard. A server that is alone leads all of them, and is where it was reached."""
+    """The leader of a shard. A single server leads all of them, at the address it was reached at."""
     shards, place = connection.door.shards, connection.place
     if shards is None:
         leader = place.member if place.leads else place.leader
@@ -181,7 +181,8 @@ def _info(connection: Connection) -> str:
 
 
 def place(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """SHARD.PLACE version shard slots [shard slots …]: let slots be these shards', by this version of the map."""
+    """SHARD.PLACE version shard slots [shard slots …]: assign slots to these shards, by this version of the
+    map."""
     at_least(words, 3)
     shards = _several(connection)
     version, changes = number(words[1], "the version"), words[2:]
@@ -197,7 +198,7 @@ def place(connection: Connection, words: list[bytes], slot: Slot) -> None:
         raise Wrong(str(error)) from None
     placed = replace(placed, version=version)
     if placed != shards.map and not shards.mover.is_settled:
-        # Such a look may be old, but what was settled stays so until there is another map: see `slot_mover`.
+        # This view may be old, but what was settled stays so until there is another map: see `slot_mover`.
         raise Moving("slots are still on their way: wait for that, or see `fencehold shards moves`")
     shards.mover.expect()
     shards.hosts[0].node.submit(ChangeMap(placed, connection.principal), partial(_taken, slot))
@@ -211,7 +212,8 @@ def _taken(slot: Slot, outcome: Outcome | FenceholdError, at_ms: int) -> None:
 
 
 def moves(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """SHARD.MOVES: of each shard, the version of its map, and slots that leave and come; who is in their way."""
+    """SHARD.MOVES: of each shard, the version of its map, the slots that leave and arrive, and what blocks
+    them."""
     exactly(words, 0)
     shards = _several(connection)
     told = []
@@ -233,7 +235,7 @@ def moves(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def force(connection: Connection, words: list[bytes], slot: Slot) -> None:
-    """SHARD.FORCE shard: break what is held of slots that leave a shard, and send on who waits for it."""
+    """SHARD.FORCE shard: break what is held of slots that leave a shard, and redirect its waiters."""
     exactly(words, 1)
     shards = _several(connection)
     shard = number(words[1], "the shard")

@@ -1,8 +1,8 @@
 """Tiers on the wire: which of the two machines a connection belongs to.
 
 1. A connection belongs to one machine: to that of the journal, unless it asks for the other.
-2. It may ask only while it has nothing at either: no session, no watch, no reply that is due. So what it opened,
-   holds and hears of is all of one machine, and no command has to say which.
+2. It may ask only while it has nothing at either: no session, no watch, no pending reply. So what it opens, holds
+   and watches is all of one machine, and no command has to say which.
 """
 
 from fencehold.doors.resp import replies

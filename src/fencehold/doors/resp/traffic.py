@@ -1,8 +1,8 @@
-"""Traffic: who sends how much, for people who ask why a server is busy.
+"""Traffic: which client sends how much, for operators who ask why a server is busy.
 
-It is looked at about once a second. A connection that had to wait for its turn since the last look was
-*throttled*; one that was throttled at several looks in a row *floods*, and somebody is told, not more often than
-once a minute for each. Nothing is decided by it: turns and lanes see to it that a flood waits for itself.
+It is sampled about once a second. A connection that had to wait for its turn since the last sample was
+*throttled*; one that was throttled in several samples in a row *floods*, and is reported, at most once a minute
+each. Nothing is decided by it: turns and lanes make sure that a flood only delays itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from fencehold.doors.resp.connection import Connection
 
 _BUSY_PER_S = 1_000
-"""Who sends less, and is not throttled, is not worth naming."""
+"""A client that sends less, and is not throttled, is not worth reporting."""
 
 _LOOKS = 5
 _TOLD_EVERY_S = 60.0
 
 
 class Flood(NamedTuple):
-    """One that sends much."""
+    """A connection that sends much."""
 
     source: "Connection"
     commands_per_s: int
@@ -34,7 +34,7 @@ class _Seen:
     def __init__(self) -> None:
         self.commands = 0
         self.looks = 0
-        """In how many looks in a row it was throttled."""
+        """In how many samples in a row it was throttled."""
         self.told_at = float("-inf")
 
 
@@ -48,17 +48,17 @@ class Traffic:
         self.throttled = 0
         """How many connections had to wait for their turn."""
         self.on_flood: Callable[[Flood], None] = _ignore
-        """Called with each that floods, now and then."""
+        """Called with each that floods, rate-limited."""
 
     def look(self, sources: "Iterable[Connection]", now: float) -> None:
-        """See what has come since the last look."""
+        """Sample what has arrived since the last call."""
         elapsed_s = now - self._looked_at if self._looked_at is not None else 0.0
         self._looked_at = now
         before, self._seen = self._seen, {}
         found = []
         for source in sources:
             seen = before.get(source) or _Seen()
-            # Who has sent nothing since is forgotten, and costs nothing.
+            # A connection that sent nothing since is dropped, and costs nothing.
             if source.commands != seen.commands or source.was_throttled:
                 found.append(self._see(source, seen, elapsed_s, now))
             elif seen.commands:
@@ -82,4 +82,4 @@ class Traffic:
 
 
 def _ignore(_: Flood) -> None:
-    """Nobody is to be told."""
+    """No callback is set."""

@@ -1,8 +1,8 @@
 """Watching: events pushed to a client that observes; never on the path of an acquire.
 
-A connection watches some prefixes; where one begins another, only the shorter one matters. What it is told, and
-when, is up to the `broadcast` of the machine it belongs to. A standby tells what it has followed, if it is asked
-with STALE: the same events, a moment later.
+A connection watches some prefixes; where one begins another, only the shorter one matters. What it is sent, and
+when, is up to the `broadcast` of the machine it belongs to. A standby sends what it has followed, if asked with
+STALE: the same events, a moment later.
 """
 
 from typing import Any
@@ -40,13 +40,14 @@ class Watching:
 
     @property
     def place(self) -> Place:
-        """Up to where it was told."""
+        """Up to where it was sent events."""
         return self._broadcast.place_of(self._member)
 
     def rewind(self, place: Place) -> None:
-        """Tell all of it once more from a place on: it knows what it had by the places of events."""
+        """Send all of it once more from a place on: the client recognizes what it had by the places of events."""
         if self._broadcast.rewind(self._member, place):
-            # The reply may wait for others before it, and pushes wait for none: only a push parts old from new.
+            # The reply may wait for others before it, and pushes wait for none: only a push separates old from
+            # new.
             self._connection.push(replies.push("again", *place))
 
     def add(self, prefix: str) -> None:
@@ -60,7 +61,7 @@ class Watching:
         self._broadcast.watch(self._member, shortest(self._prefixes))
 
     def remove(self, prefix: str) -> None:
-        """Watch one less; what was not told of it yet is not told."""
+        """Watch one prefix less; its unsent events are dropped."""
         self._prefixes.pop(prefix, None)
         self._broadcast.watch(self._member, shortest(self._prefixes))
 
@@ -83,7 +84,7 @@ def _broadcast_to(connection: Connection) -> Broadcast:
 
 
 def shortest(prefixes: dict[str, None]) -> tuple[str, ...]:
-    """Prefixes without those that another of them begins: every name is begun by one of these at the most."""
+    """Prefixes without those that another of them begins: every name begins with at most one of these."""
     found: list[str] = []
     for prefix in sorted(prefixes):
         if not found or not prefix.startswith(found[-1]):
@@ -123,18 +124,19 @@ def _place(found: dict[str, Any], now: int) -> Place:
 
 
 def _check_happened(connection: Connection, place: Place) -> None:
-    """Refuse a place that no event can have had: nothing would be told until the journal has come so far.
+    """Refuse a place that no event can have had: nothing would be sent until the journal gets that far.
 
-    Of a standby it is not known: what it has not followed yet may have been told by another node.
+    A standby cannot know: what it has not followed yet may have been sent by another node.
     """
     node = connection.node
-    # What is on its way to the journal counts: a standby may have told of it before the leader knows it is there.
+    # Entries in flight to the journal count: a standby may have sent their events before the leader knows they are
+    # there.
     newest = max(node.position, node.replica.machine.position)
     if node.leads and place[0] > newest:
         shard = "" if node.home is None else f" of shard {node.home.shard}"
         raise Wrong(
             f"position {place[0]}{shard} has not happened yet: the newest is {newest}. The place is of another "
-            "service, or of a journal that was made anew; without a place, events are told from now on"
+            "service, or of a journal that was recreated; without a place, events are sent from now on"
         )
 
 

@@ -1,7 +1,7 @@
-"""What is said of a command that is not carried out as it stands.
+"""The error for a command that is not carried out as it stands.
 
-It is never compiled: the compiled build takes an object for one of a compiled class only if its class was compiled
-with it, and what is wrong has kinds of its own in modules that are not (`guard`, `nodes`, …).
+It is never compiled: the compiled build accepts an object as one of a compiled class only if its class was
+compiled with it, and there are subclasses of `Wrong` in modules that are not (`guard`, `nodes`, …).
 """
 
 from typing import ClassVar

@@ -1,9 +1,9 @@
 """A connection: a conversation with a socket and a clock.
 
-1. What is to be said is written once per turn of the loop, however many calls were answered in it.
-2. A client that does not take what is written is not read from either, until it does, and nothing more is written.
-3. A client from which nothing is heard is asked for a sign of life, and left without one; so is one that has not
-   greeted, or not sent what it began, in time.
+1. Output is written once per turn of the loop, however many calls were answered in it.
+2. A client that does not read is not read from either, until it does, and nothing more is written to it.
+3. A silent client is pinged, and disconnected if it does not respond; so is one that has not sent its preface, or
+   not finished a request it began, in time.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from fencehold.drivers.http2.frames import Broken
 from fencehold.gateway.listener import CLIENT_HELLO, SPEAKS_TLS_HERE, tell_refused
 
 _FAREWELL_S = 1.0
-"""How long who broke the rules has to read why it is left."""
+"""How long a client that broke the rules has to read why it is disconnected."""
 _PLAIN_REPLY = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
     b"This port speaks gRPC, which is HTTP/2. For HTTP/1.1 there is a listener of its own (7422).\n"
@@ -30,15 +30,15 @@ class ConnectionBounds(NamedTuple):
     """What the clock of one connection allows."""
 
     ping_s: float = 10.0
-    """A client that says nothing is asked so often whether it is there…"""
+    """A silent client is pinged this often…"""
     ping_answer_s: float = 5.0
-    """…and has so long to answer."""
+    """…and has this long to respond."""
     request_s_max: float = 15.0
-    """So long a client may take to greet, or to send a request that it has begun."""
+    """How long a client may take to send its preface, or the rest of a request."""
 
 
 class Begin(NamedTuple):
-    """Who is told of a new call: given the connection, too."""
+    """Called for a new call, with its connection."""
 
     call: Callable[["GrpcConnection", Stream, Head], Receiver | None]
     opened: Callable[["GrpcConnection"], None]
@@ -60,11 +60,11 @@ class GrpcConnection(asyncio.Protocol):
         self.peer = ""
         """Where it comes from: `host:port`."""
         self.certificate = b""
-        """What it has shown, in PEM; empty: nothing."""
+        """The client certificate, in PEM; empty: none."""
         self.shown: ssl.SSLObject | None = None
         """What TLS knows of it, if it speaks TLS."""
         self.logins: dict[str, Any] = {}
-        """What was read of the `authorization` of its calls; see `calls`."""
+        """The parsed `authorization` headers of its calls; see `calls`."""
         self._is_flushing = self._is_broken = self._is_full = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_asked = False
@@ -72,18 +72,18 @@ class GrpcConnection(asyncio.Protocol):
     # What calls ask of it.
 
     def flush_soon(self) -> None:
-        """Write what is to be said at the end of this turn."""
+        """Write what is pending at the end of this turn."""
         if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
     def drain(self) -> None:
-        """Take no more calls; hang up when those under way have ended."""
+        """Accept no more calls; close when those in flight have ended."""
         self.conversation.drain()
         self.flush_soon()
 
     def close(self) -> None:
-        """Hang up at once."""
+        """Close at once."""
         self._transport.abort()
 
     # Called by the loop.
@@ -95,10 +95,10 @@ class GrpcConnection(asyncio.Protocol):
         self.shown = shown = transport.get_extra_info("ssl_object")
         der = shown.getpeercert(binary_form=True) if shown is not None else None
         if der is not None:
-            # The handshake has checked it. What it says is read when somebody asks by it.
+            # The handshake has checked it. It is parsed when a call needs it.
             self.certificate = ssl.DER_cert_to_PEM_cert(der).encode()
         self._begin.opened(self)
-        # Nothing is said before the client is heard: one that speaks HTTP/1 could not read the answer behind it.
+        # Nothing is sent before the client speaks: one that speaks HTTP/1 could not read the answer behind it.
         self._timer = self._loop.call_later(self._clock.ping_s / 2, self._on_tick)
 
     def data_received(self, data: bytes) -> None:
@@ -141,7 +141,7 @@ class GrpcConnection(asyncio.Protocol):
             self._transport.close()
 
     def _break(self, data: bytes) -> None:
-        """The client broke the rules: tell it, and all who serve its calls."""
+        """The client broke the rules: tell it, and the handlers of its calls."""
         self._is_broken = True
         out = self.conversation.take()
         if not self.conversation.is_greeted and data[:4] in _HTTP_1:

@@ -1,21 +1,22 @@
 """The law of one connection, seen from the server: streams, windows and endings, fed with bytes, asked for bytes.
 
-1.  *A stream ends once.* Its handler is told at once when it is reset or its connection is gone; what it
-    says afterwards goes nowhere.
-2.  *No more is sent than the client has room for*, by its windows and by what it takes of what is written
-    (`hold`): what does not fit waits in its stream. Who sends much waits until it has gone (`is_full`).
+1.  *A stream ends once.* Its handler is notified at once when it is reset or its connection is gone; what it sends
+    afterwards is dropped.
+2.  *No more is sent than the client has room for*, by its windows and by what it reads of what is written
+    (`hold`): what does not fit waits in its stream. A handler that sends much waits until that has gone
+    (`is_full`).
 3.  *No more is kept than there is room for here.* A stream's window is twice the largest message, and grows when
-    messages are read. What is kept of all connections together has a bound: streams, requests, and answers that
-    nobody takes. A connection keeps no more than is left for all others: beyond it, its call that wants more is
-    refused. So one that hoards leaves half of the room, and a hundred leave a hundredth, which is plenty for
-    who does not.
-4.  *A client that is busy for nothing is left.* Streams that are reset, pings, settings and empty frames use up
-    patience, which calls that are answered and time give back (CVE-2023-44487, CVE-2019-9512 to 9518). Header
-    blocks come in few pieces (CVE-2024-27316).
-5.  *What RFC 9113 forbids ends the stream, or the connection*, as it says, and the client is told why. What comes
-    late, for a stream that is over, is dropped.
-6.  *A call that was cancelled before its answer arrived is told as cancelled*, even though the answer was sent:
-    who served it takes back what nobody has heard of.
+    messages are read. What is kept of all connections together has a bound: streams, requests, and answers that no
+    client reads. A connection keeps no more than is left for all others: beyond it, its call that wants more is
+    refused. So one that hoards leaves half of the room, and a hundred leave a hundredth, which is plenty for a
+    client that does not.
+4.  *A client that only causes work is disconnected.* Streams that are reset, pings, settings and empty frames use
+    up patience, which answered calls and time restore (CVE-2023-44487, CVE-2019-9512 to 9518). Header blocks come
+    in few pieces (CVE-2024-27316).
+5.  *What RFC 9113 forbids ends the stream, or the connection*, as it says, and the client is told why. What
+    arrives late, for a closed stream, is dropped.
+6.  *A call that was cancelled before its answer arrived is reported as cancelled*, even though the answer was
+    sent: its handler undoes what the client never learned of.
 """
 
 from collections import OrderedDict
@@ -31,12 +32,12 @@ from fencehold.drivers.http2.header_blocks import BlockReader, TooLarge
 from fencehold.drivers.http2.header_pieces import HeaderPieces
 
 _PIECES_MAX = 16
-"""Into so many frames a header block may be cut."""
+"""The most frames a header block may be split into."""
 _WINDOW_BYTES = 1 << 24
-"""What all streams of a connection may have under way together."""
+"""What all streams of a connection may have in flight together."""
 _ANSWERED_PATIENCE = 4
 _STREAMS_PATIENCE = 32
-"""To look at so many streams costs as much patience as a frame that asks for nothing."""
+"""Scanning this many streams costs as much patience as one empty frame."""
 _NO_ROOM_WORDS = "this listener has no room for more messages: try again later"
 _CALM_WORDS = b"too many frames that ask for nothing: streams that are reset, pings, settings"
 
@@ -54,7 +55,7 @@ class Conversation:
         self._bounds = bounds
         self._shelf = shelf
         self._begin = begin
-        """Told of a new call; returns who serves it, or None if it was refused."""
+        """Called for a new call; returns its receiver, or None if it was refused."""
         self._now = now
         self._splitter = frames.Splitter()
         self._preface = frames.PREFACE
@@ -64,25 +65,26 @@ class Conversation:
         self._last = 0
         """The last stream that began."""
         self._blocked: dict[int, Stream] = {}
-        """Streams in which something waits for room in the connection, and has it in its stream. One that has none
-        is not here: or a client could have a thousand of them looked at for each frame that gives them nothing."""
+        """Streams that wait for room in the connection, and have room of their own. One without is not here: or a
+        client could have a thousand of them scanned for each frame that gives them nothing."""
         self._reader = BlockReader(bounds.metadata_bytes_max)
         self._pieces = HeaderPieces(4 * bounds.metadata_bytes_max, _PIECES_MAX)
         self._credit = self._first_credit = frames.WINDOW_BYTES
         self._frame_bytes = frames.FRAME_BYTES
-        # Half of it may have been read without the client having heard so: the largest message fits into the rest.
+        # Half of it may have been read without the client having learned so: the largest message fits into the
+        # rest.
         self._stream_window = 2 * (bounds.message_bytes_max + frames.MESSAGE_HEAD_BYTES)
         self._heard = 0
-        """How much came since the window of the connection last grew."""
+        """Bytes received since the window of the connection last grew."""
         self._patience = float(bounds.patience_max)
         self._is_held = False
-        """What was written is not taken."""
+        """The client does not read what was written."""
         self._out_bytes = 0
-        """How much of what is to be written now is of answers."""
+        """How much of the pending output is answers."""
         self._kept = 0
-        """How much of what the shelf keeps is of this connection."""
+        """How much of what the shelf keeps belongs to this connection."""
         self._undelivered: OrderedDict[int, Callable[[], None]] = OrderedDict()
-        """What is called if a call turns out to be cancelled, of those answered last."""
+        """Of the calls answered last, what to call if one turns out to be cancelled."""
         self._out = [
             frames.settings(
                 {
@@ -117,11 +119,11 @@ class Conversation:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def hold(self) -> None:
-        """The client does not take what was written: answers wait in their streams, and who sends them waits."""
+        """The client does not read what was written: answers wait in their streams, and their handlers wait."""
         self._is_held = True
 
     def go_on(self) -> None:
-        """It takes it again."""
+        """The client reads again."""
         self._is_held = False
         self._push_all()
 
@@ -174,7 +176,7 @@ class Conversation:
         return stream.number in self._streams and len(stream.to_send) > self._bounds.unsent_bytes_max
 
     def finish(self, stream: Stream, block: bytes) -> None:
-        """End a call with a status, behind what waits to be sent."""
+        """End a call with a status, after what is pending."""
         if stream.number not in self._streams or stream.ending:
             return
         if not stream.is_begun:
@@ -184,7 +186,7 @@ class Conversation:
         self._push(stream)
 
     def refuse(self, stream: Stream, block: bytes) -> None:
-        """End a call with a status, whatever was to be said before."""
+        """End a call with a status, dropping what was pending before it."""
         self._take_off(len(stream.to_send))
         stream.to_send.clear()
         stream.ending = b""
@@ -207,33 +209,33 @@ class Conversation:
             stream.read = 0
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
+        """Ping the client."""
         self._out.append(frames.frame(frames.PING, payload=bytes(8)))
 
     def drain(self) -> None:
-        """Take no more calls; those under way go on."""
+        """Accept no more calls; those in flight continue."""
         if not self.is_draining:
             self.is_draining = True
             self._out.append(frames.goaway(Cause.NO_ERROR, self._last))
 
     def end(self) -> None:
-        """The connection is no more: all who serve its calls are told."""
+        """The connection is gone: the handlers of its calls are notified."""
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             self._end_early(stream)
 
     def late(self, since: float) -> None:
-        """End calls whose request was begun before that time, and is not whole."""
+        """End calls whose request was begun before that time, and is incomplete."""
         for stream in [each for each in self._streams.values() if each.late_since < since]:
             self._turn_down(stream, Code.DEADLINE_EXCEEDED, "the request was not sent in time")
 
     # What the client says.
 
     def feed(self, data: bytes, now: float) -> None:
-        """What came.
+        """Bytes received.
 
         Raises:
-            Broken: it makes no sense, or is too much; write what is to be written, and end it.
+            Broken: they are invalid, or too much; write what is pending, and close.
         """
         if now > self._now:
             more = self._patience + (now - self._now) * self._bounds.patience_per_s
@@ -259,7 +261,7 @@ class Conversation:
     def _check(self, arrived: Frame) -> None:
         self._pieces.check(arrived)
         if not self._is_greeted and arrived.kind != frames.SETTINGS:
-            raise Broken("words before the settings")
+            raise Broken("frames before the settings")
         frames.check(arrived)
 
     def _on_frame(self, arrived: Frame) -> None:
@@ -283,7 +285,7 @@ class Conversation:
         elif kind == frames.RST_STREAM:
             self._on_reset(arrived.stream, frames.cause_in(arrived.payload))
         else:
-            # What a client says when it leaves, priorities, and kinds that nobody knows.
+            # GOAWAY, priorities, and unknown kinds.
             self._lose_patience()
 
     def _lose_patience(self, much: int = 1) -> None:
@@ -327,7 +329,7 @@ class Conversation:
             self._on_whole(stream)
 
     def _on_bytes(self, stream: Stream, data: bytes) -> None:
-        """Tell the messages that are whole, and keep the rest."""
+        """Deliver the complete messages, and keep the rest."""
         receiver, heard = stream.receiver, stream.heard
         if receiver is None:
             # Refused, and on its way to its end.
@@ -368,14 +370,14 @@ class Conversation:
             stream.late_since = inf
 
     def _keep(self, stream: Stream) -> None:
-        """The rest of a message is waited for."""
+        """Wait for the rest of a message."""
         stream.late_since = min(stream.late_since, self._now)
         self._put(len(stream.heard))
         if not self._has_room:
             self._turn_down(stream, Code.RESOURCE_EXHAUSTED, _NO_ROOM_WORDS)
 
     def _put(self, size: int) -> None:
-        """Keep so much more; whether there is room for it is asked afterwards."""
+        """Count so much more as kept; the caller checks afterwards whether there is room."""
         self._kept += size
         self._shelf.kept += size
 
@@ -414,7 +416,7 @@ class Conversation:
             self._on_head(arrived.stream, block, is_end)
 
     def _on_odd_headers(self, number: int, block: bytes) -> None:
-        """Trailers of a call that is over; a stream that would be the server's, or begin again, may not be."""
+        """Trailers of a call that has ended; a server's stream number, or a reused one, is an error."""
         if not number % 2:
             raise Broken(f"a call in stream {number}")
         self._lose_patience()
@@ -472,7 +474,7 @@ class Conversation:
             del self._streams[number]
             self._end_early(stream)
         elif cause == Cause.CANCEL and (undelivered := self._undelivered.pop(number, None)) is not None:
-            # A client that has the whole answer knows of nothing to cancel.
+            # A client that has the whole answer has nothing to cancel.
             undelivered()
 
     def _on_window(self, number: int, more: int) -> None:
@@ -515,7 +517,7 @@ class Conversation:
             self._on_first_credit(more)
 
     def _on_first_credit(self, more: int) -> None:
-        """Every stream has so much more room, or less. To look at all of them is work, and costs patience."""
+        """Every stream has so much more room, or less. Scanning all of them is work, and costs patience."""
         self._lose_patience(len(self._streams) // _STREAMS_PATIENCE)
         for stream in tuple(self._streams.values()):
             stream.credit += more
@@ -532,7 +534,7 @@ class Conversation:
 
     @property
     def _has_way(self) -> bool:
-        """Whether the client has room in the connection, and takes what is written."""
+        """Whether the client has room in the connection, and reads what is written."""
         return self._credit > 0 and not self._is_held and self._out_bytes < self._bounds.unsent_bytes_max
 
     def _push_all(self) -> None:
@@ -570,7 +572,7 @@ class Conversation:
         del self._streams[number]
         self._out.append(frames.frame(frames.HEADERS, flags, number, stream.ending))
         if not stream.is_whole:
-            # What it would still send is for nobody.
+            # Nothing reads what it would still send.
             self._out.append(frames.numbered(frames.RST_STREAM, number, Cause.NO_ERROR))
         if stream.undelivered is not None:
             self._remember(number, stream.undelivered)

@@ -31,13 +31,13 @@ class Head(NamedTuple):
     path: str
     timeout_s: float | None = None
     encoding: str = "identity"
-    """How its messages are packed."""
+    """How its messages are compressed."""
     metadata: Mapping[str, str] = MappingProxyType({})
-    """Of several values by one key, the first."""
+    """Of several values with one key, the first."""
     http_status: int = 200
-    """Anything else: it is no call of gRPC, and this is what it is answered with."""
+    """Anything but 200: it is not a gRPC call, and this is the response."""
     problem: str = ""
-    """What is wrong with it, if it is a call of gRPC that nobody can answer."""
+    """What is wrong with it, if it is a gRPC call that cannot be served."""
 
 
 def head_in(reader: BlockReader, block: bytes, bytes_max: int) -> Head:
@@ -134,7 +134,7 @@ def status_block(code: Code, words: str = "", more: tuple[tuple[str, str], ...] 
 
 
 def http_block(status: int) -> bytes:
-    """The block that answers what is no call of gRPC."""
+    """The block that answers a request that is not a gRPC call."""
     return field(b":status", str(status).encode()) + field(b"content-length", b"0")
 
 

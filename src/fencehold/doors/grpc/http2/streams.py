@@ -1,4 +1,4 @@
-"""The streams of a connection, each one call: what is kept of it, who serves it, and the bounds of all.
+"""The streams of a connection, each one call: what is kept of it, its receiver, and the bounds of all.
 
 Only the conversation of its connection changes a stream; see `conversation` for the law.
 """
@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 STREAM_BYTES = 1_024
-"""What a stream takes, by itself and with who serves it, of the room that there is."""
+"""The room that a stream takes, itself and its receiver."""
 
 
 class ConversationBounds(NamedTuple):
@@ -18,11 +18,11 @@ class ConversationBounds(NamedTuple):
     metadata_bytes_max: int = 16_384
     streams_max: int = 1_024
     kept_bytes_max: int = 64 << 20
-    """Of all connections: streams, requests that are not answered, and answers that nobody takes."""
+    """Of all connections: streams, unanswered requests, and answers that no client reads."""
     unsent_bytes_max: int = 65_536
-    """Beyond this much in a stream, who sends waits."""
+    """Beyond this much unsent in a stream, its handler waits."""
     patience_max: int = 4_096
-    """How many frames that ask for nothing are taken in a row…"""
+    """How many frames that carry nothing are accepted in a row…"""
     patience_per_s: int = 200
     """…and how fast that grows again."""
 
@@ -40,10 +40,10 @@ class Shelf:
 
 
 class Receiver(Protocol):
-    """Who serves one call."""
+    """The handler's side of one call."""
 
     is_one_request: bool
-    """Whether nothing is done before its one request is whole."""
+    """Whether nothing is done before its one request is complete."""
 
     def on_message(self, data: bytes, is_packed: bool) -> None: ...
     def on_whole(self) -> None:
@@ -53,11 +53,11 @@ class Receiver(Protocol):
         """The client has cancelled it, or is gone."""
 
     def on_room(self) -> None:
-        """What was to be sent has gone."""
+        """What was pending has been sent."""
 
 
 class Stream:
-    """One call. Who serves it hands it back to the conversation, and touches nothing in it."""
+    """One call. Its handler only passes it to the conversation, and changes nothing in it."""
 
     __slots__ = (
         "credit",
@@ -87,20 +87,20 @@ class Stream:
         self.read = 0
         """How much was read since the window last grew."""
         self.heard = bytearray()
-        """What came of a message that is not whole yet…"""
+        """What arrived of an incomplete message…"""
         self.kept = STREAM_BYTES
-        """What is kept for it beside: itself, and messages that its receiver has, and has not read."""
+        """What else is kept for it: itself, and messages that its receiver has not read."""
         self.wanted = 0
-        """…and how much there is when it is, as far as that is known."""
+        """…and its whole size, as far as that is known."""
         self.late_since = inf
-        """Since when the rest of a request is waited for."""
+        """Since when the rest of a request is awaited."""
         self.is_whole = False
         """Whether the client has ended its side."""
         self.is_begun = False
         """Whether an answer has begun."""
         self.to_send = bytearray()
         self.was_full = False
-        """More waited to be sent than should, and has not all gone yet: who sends may wait for that."""
+        """More was pending than should be, and is not all sent yet: the handler may wait for that."""
         self.ending = b""
         """The block that it ends with, once nothing is left to send."""
         self.undelivered: Callable[[], None] | None = None
