@@ -19,7 +19,7 @@ class Rpc(NamedTuple):
     name: str
     path: str
     read: Callable[[bytes], Any]
-    """Makes a request of bytes."""
+    """Parses a request from bytes."""
     is_client_streaming: bool
     is_server_streaming: bool
 
