@@ -102,7 +102,7 @@ def test_off_loopback_a_server_asks_for_what_is_missing(secured: Secured) -> Non
     assert (said.code, "--tls-cert" in said.err) == (2, True)
     options = secured.options("none")
     said = secured.call("serve", "--memory", "--host", "0.0.0.0", "--port", "0", *options, "--auth", "none")
-    assert (said.code, "nobody would have to authenticate" in said.err) == (2, True)
+    assert (said.code, "no client would have to authenticate" in said.err) == (2, True)
     with serving(secured.place, "--memory", "--host", "0.0.0.0", *options) as served:
         refused = secured.call("status", FENCEHOLD_URL=url_of(served), **secured.files(""))
         assert (refused.code, "requires authentication" in refused.err) == (77, True)

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON objects, of so many bytes, sent within so many seconds."""
+"""Bodies of requests: JSON objects, bounded in bytes and in seconds."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ async def json_object(chunks: AsyncIterable[bytes], bytes_max: int) -> dict[str,
     """What a client sends, read to its end. No body is an empty object.
 
     Raises:
-        UsageError: it is too long, too slow, or no JSON object.
+        UsageError: it is too long, too slow, or not a JSON object.
     """
     data = bytearray()
     try:
@@ -28,12 +28,12 @@ async def json_object(chunks: AsyncIterable[bytes], bytes_max: int) -> dict[str,
     try:
         said = json.loads(data or b"{}")
         if b"\\ud" in data.lower():
-            # Half a pair can be written in JSON, and is no text: nothing that takes it can pass it on.
+            # Half a surrogate pair can be written in JSON, but is not text: nothing could pass it on.
             json.dumps(said, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise UsageError("the body has a text with half of a surrogate pair, which is no text") from None
+        raise UsageError("the body has a text with half of a surrogate pair, which is not text") from None
     except (ValueError, RecursionError):
-        raise UsageError("the body is no JSON") from None
+        raise UsageError("the body is not JSON") from None
     if not isinstance(said, dict):
         raise UsageError("the body is a JSON object")
     return said

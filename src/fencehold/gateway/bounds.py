@@ -11,15 +11,15 @@ class GatewayBounds(NamedTuple):
     sessions_per_peer_max: int = 256
     """Sessions that one connection has opened."""
     logins_max: int = 256
-    """Logins that hold something, or ask, without a session of their own."""
+    """Logins that hold something, or send requests, without a session of their own."""
     owners_per_session_max: int = 1_024
-    """Owners of a session that ask or wait at the same time."""
+    """Owners of a session that request or wait at the same time."""
     answers_per_session_max: int = 1_024
     """Answers that are remembered by their request id; the oldest are forgotten first."""
     endings_per_session_max: int = 4_096
-    """Holds that have ended, of which is known how."""
+    """Ended holds that are remembered, with how they ended."""
     untold_max: int = 1_024
-    """Messages that a client has not read from its stream; beyond, the stream is broken off."""
+    """Messages that a client has not read from its stream; beyond, the stream is closed."""
     session_ttl_s_max: float = 86_400.0
     watches_max: int = 256
     """Clients that watch; each is a connection to the service, or to each of its shards."""

@@ -1,14 +1,15 @@
 """Credentials: who a client of a gateway says it is, and how that is passed on. This is the one place for both.
 
 1. A gateway checks nothing itself: what a client shows is what the gateway shows to the service on that client's
-   behalf, on connections that are used for nobody else.
-2. A client that says nothing is nobody to the service, too. The login that the gateway's own URL has is for its
-   own questions (health, figures), and never lent; nor is a certificate that the URL names.
-3. A client that shows a certificate to the gateway, and no login, is whom it names: the gateway has checked it,
-   and says so to the service by a token of its own (`security/admission.py`). Without such a token it is nobody.
-4. With a login the gateway tells the service where it came from, by that token or by the key of the node that
-   started it: who guesses at secrets through a gateway is slowed down, and nobody else who comes through it; and
-   the audit log says where a session came from that has a connection of its own.
+   behalf, on connections that serve no other client.
+2. A client without credentials is anonymous to the service, too. The login in the gateway's own URL is for its own
+   questions (health, figures), and never lent; nor is a certificate that the URL names.
+3. A client that shows a certificate to the gateway, and no login, is the principal it names: the gateway has
+   checked it, and vouches for it to the service by a token of its own (`security/admission.py`). Without such a
+   token the client is anonymous.
+4. With a login the gateway sends the service the client's address, by that token or by the key of the node that
+   started it: a client that guesses secrets through a gateway is slowed down, and no other behind it; and the
+   audit log has the address of a session with its own connection.
 """
 
 import base64
@@ -36,21 +37,21 @@ from fencehold.security.certificates import (
 TOKEN_USER = "token"
 """The user that a bearer token is shown as: it takes the place of the secret."""
 CERTIFICATE = "certificate"
-"""Under which the state of an HTTP request has the certificate that its client showed, in PEM."""
+"""The key, in the state of an HTTP request, of its client's certificate in PEM."""
 _BYTES_MAX = 4_096
 
 LOGIN_S = 60.0
-"""For so long a login that was right is taken for right; a server remembers it as long (`security.secrets`)."""
+"""How long a verified login stays valid here; a server caches it as long (`security.secrets`)."""
 
 KEY_VARIABLE = "FENCEHOLD_LISTENER_KEY"
-"""By which a node gives the listeners beside it their key. It is made anew whenever the node starts."""
+"""By which a node gives the listeners beside it their key. A new one is made whenever the node starts."""
 
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""The address that the call came from which is being served; a listener sets it. Empty: it is not known."""
+"""The address of the client being served; a listener sets it. Empty: unknown."""
 
 
 class Credentials(NamedTuple):
-    """A user and a secret; both empty: the client said nothing. Or whom a certificate names."""
+    """A user and a secret; both empty: the client sent none. Or the principal of a certificate."""
 
     user: str = ""
     secret: str = ""
@@ -58,7 +59,7 @@ class Credentials(NamedTuple):
     """The gateway has checked a certificate of this user."""
 
     def __repr__(self) -> str:
-        # Whatever is shown of it, the secret is not.
+        # Never shows the secret.
         return f"Credentials({self.user!r})"
 
 
@@ -89,9 +90,10 @@ def read_authorization(value: str) -> Credentials:
 
 
 def named_by(pem: bytes) -> Credentials:
-    """Who a client is by the certificate that it has shown, and the handshake has checked.
+    """The principal of the certificate that a client has shown, and the handshake has checked.
 
-    One that names nobody, or not clearly one, or has expired since, is nobody's: what may be asked by nobody may.
+    One that names no principal, or an ambiguous one, or has expired since, makes the client anonymous: it may do
+    what needs no login.
     """
     try:
         read, principal = _read(pem)
@@ -101,7 +103,7 @@ def named_by(pem: bytes) -> Credentials:
 
 
 def shown_in(scope: Mapping[str, Any]) -> Credentials:
-    """Who a client is by the certificate of an HTTP request's connection; ANONYMOUS: it showed none."""
+    """The principal of the certificate of an HTTP request's connection; ANONYMOUS: it showed none."""
     pem = scope.get("state", {}).get(CERTIFICATE, b"")
     return named_by(pem) if pem else ANONYMOUS
 
@@ -116,9 +118,9 @@ class Voucher:
     """The token by which a gateway speaks for clients whose certificates it has checked; there may be none."""
 
     def __init__(self, file: Path | None = None, key: str = "") -> None:
-        """Read it once, so that what is wrong is said before it is needed.
+        """Read it once, so that an error is reported before it is needed.
 
-        `key`: what the node that started the gateway knows it by, if one did.
+        `key`: by which the node that started the gateway knows it, if one did.
 
         Raises:
             UsageError: it cannot be read.
@@ -137,7 +139,7 @@ class Voucher:
             raise UsageError(f"cannot read the listener's token from {self._file}: {error}") from None
 
     def own_login(self) -> tuple[str, str]:
-        """What the gateway shows when it asks for itself whether a node leads; both empty: nothing."""
+        """The gateway's own login, to ask whether a node leads; both empty: none."""
         if self._key:
             return SPEAKS_FOR, self._key
         token = self.token()
@@ -146,7 +148,7 @@ class Voucher:
     def login_of(self, credentials: Credentials, *, is_alone: bool = False) -> tuple[str, str]:
         """The user and the secret to show for a client; both empty: none.
 
-        `is_alone`: on a connection that others with the same login will not use.
+        `is_alone`: on a connection that no other client with the same login will use.
         """
         user, secret = credentials.user, credentials.secret
         token = self.token() if credentials.is_vouched or not self._key else ""
@@ -159,7 +161,7 @@ class Voucher:
 
 
 def url_with(url: str, user: str, secret: str) -> str:
-    """The URL of the service, with what a client says of itself in the place of what the URL says."""
+    """The URL of the service, with a client's login instead of the URL's own."""
     scheme, _, rest = url.partition("://")
     hosts = rest.rpartition("@")[2]
     if not user and not secret:
@@ -168,7 +170,7 @@ def url_with(url: str, user: str, secret: str) -> str:
 
 
 def refuse_to_lend(user: str, files: dict[str, str]) -> None:
-    """A client that shows nothing must not be taken for the gateway, whose certificate the URL may name.
+    """A client without credentials must not be taken for the gateway, whose certificate the URL may name.
 
     Raises:
         Unauthenticated: it would be.
@@ -178,18 +180,18 @@ def refuse_to_lend(user: str, files: dict[str, str]) -> None:
 
 
 def not_let_in(denied: PermissionDenied, credentials: Credentials | None) -> Unauthenticated:
-    """What a client is told whom the service did not let in. One that has shown nothing is told how to, in words
-    that are not those of another protocol."""
+    """The error for a client that the service did not admit. One without credentials is told how to send them in
+    its own protocol."""
     if credentials != ANONYMOUS:
         return Unauthenticated(str(denied))
     return Unauthenticated(
-        "this service wants to know who asks: send `authorization` (Basic with user and secret, or Bearer with a "
+        "this service requires authentication: send `authorization` (Basic with user and secret, or Bearer with a "
         "token), or show a client certificate that this listener may speak for"
     )
 
 
 def forget_own_logins(environment: MutableMapping[str, str]) -> None:
-    """Take logins out of a gateway's environment: the SDK would use them for clients that say nothing."""
+    """Remove logins from a gateway's environment: the SDK would use them for clients that send none."""
     for name in list(environment):
         if name.startswith(("FENCEHOLD_USER", "FENCEHOLD_SECRET", "FENCEHOLD_TOKEN", KEY_VARIABLE)):
             del environment[name]

@@ -1,8 +1,8 @@
 """The holds of one client of a gateway: found by their id, or by a name and a fence, while they last and after.
 
-1. A hold that has ended is remembered for a while, with how: so a release is told whether it was released
-   before, has run out, or never was.
-2. Losing a hold is told at once to who listens.
+1. A hold that has ended is remembered for a while, with how: so a release can be answered: it was released before,
+   has expired, or never existed.
+2. The loss of a hold is reported to the listening client at once.
 """
 
 import secrets
@@ -19,7 +19,7 @@ from fencehold.types import Tier
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """One hold, and what it was asked for with."""
+    """One hold, and the options it was requested with."""
 
     hold: aio.Claim
     tier: Tier
@@ -31,7 +31,7 @@ class Held:
     ending: str = ""
     """How it ended: `released`, or in words how it was lost."""
     calls: int = 0
-    """How many calls were told of it, or are about to be."""
+    """How many calls were answered with it, or are about to be."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Held:
         return self.hold.fence if isinstance(self.hold, aio.Hold) else 0
 
     def safe_for_ms(self, at_most_s: float) -> int:
-        """For how long it can be trusted, whole milliseconds, never rounded up."""
+        """For how long it can be trusted, in whole milliseconds, never rounded up."""
         return 0 if self.ending else int(1000 * min(self.hold.safe_for(), at_most_s))
 
 
@@ -64,7 +64,7 @@ class Holds:
         return tuple(self._live.values())
 
     def first(self) -> Held | None:
-        """The one that is held for longest."""
+        """The one held longest."""
         return next(iter(self._live.values()), None)
 
     def add(self, hold: aio.Claim, **said: Any) -> Held:
@@ -77,11 +77,11 @@ class Holds:
         return held
 
     def find(self, hold_id: str, name: str, fence: int) -> Held:
-        """The hold that is meant, which is live.
+        """The live hold that is named.
 
         Raises:
             UsageError: none is named.
-            NotOwner, AlreadyReleased, HoldLost: it is not held, or not any more.
+            NotOwner, AlreadyReleased, HoldLost: it is not held, or no longer.
         """
         if not hold_id and not (name and fence):
             raise UsageError("name the hold: by its hold_id, or by a name and its fence")
@@ -107,7 +107,7 @@ class Holds:
         return hold_id or self._ids.get((name, fence), "")
 
     def end(self, held: Held, how: str) -> None:
-        """A hold is over; remember how."""
+        """A hold has ended; remember how."""
         if self._live.pop(held.hold_id, None) is None:
             return
         held.ending = how

@@ -1,4 +1,4 @@
-"""Lines: single connections of a gateway to nodes of the service, and where its URL says that these are."""
+"""Lines: single connections of a gateway to nodes of the service, and the addresses in its URL."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ PORT = 7420
 
 
 class Place(NamedTuple):
-    """Where the service is, as its URL says."""
+    """Where the service is, by its URL."""
 
     endpoints: tuple[tuple[str, int], ...]
     credentials: Credentials
@@ -86,7 +86,7 @@ class Line:
 
     @property
     def age_s(self) -> float:
-        """How long ago its login was shown."""
+        """How long ago its login was sent."""
         return asyncio.get_running_loop().time() - self._made_at
 
     async def call(self, *words: str | int) -> Any:
@@ -94,7 +94,7 @@ class Line:
 
         Raises:
             Unavailable: the connection was lost.
-            FenceholdError: what the service said.
+            FenceholdError: the error of the service.
         """
         async with self._turn:
             try:
@@ -112,7 +112,7 @@ class Line:
         return reply
 
     async def push(self) -> Any:
-        """The next thing it says unasked.
+        """The next push.
 
         Raises:
             Unavailable: the connection was lost.

@@ -1,9 +1,9 @@
-"""What every listener of a gateway is told alike: where it may listen, and its TLS.
+"""What all listeners of a gateway share: where they may listen, and their TLS.
 
 1. It speaks TLS as a node does, by the same code: the same bounds of handshakes, the same certificates of
    clients, the same list of revoked ones, read again when a file changes or when asked to.
 2. A connection whose certificate was revoked is ended when the list is read.
-3. Why somebody was not let in is told in the log of the listener, so many times a minute at the most.
+3. Refused clients, with the reason, are in the log of the listener, rate-limited per minute.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ _LOG = logging.getLogger("fencehold")
 def tls_of(
     cert: Path | None, key: Path | None, ca: Path | None, clients: str, crl: Path | None = None
 ) -> ServerTls | None:
-    """What options say of TLS; None: none.
+    """TLS as the options say; None: none.
 
     Raises:
-        UsageError: they do not fit together, or a file is not what it should be.
+        UsageError: they do not fit together, or a file is invalid.
     """
     if clients not in [each.value for each in Clients]:
         raise UsageError(f"tls_clients is one of {', '.join(each.value for each in Clients)}, not {clients!r}")
@@ -44,7 +44,7 @@ def tls_of(
     if cert is None or key is None:
         raise UsageError("a certificate needs its key: say both --tls-cert and --tls-key")
     tls = ServerTls(cert, key, ca, Clients(clients), crl)
-    # Read once now, so that what is wrong with them is said before anything is started.
+    # Read once now, so that errors are reported before anything is started.
     Certificates(tls)
     return tls
 
@@ -53,7 +53,7 @@ def check_listener(host: str, tls: ServerTls | None, *, insecure: bool) -> None:
     """Refuse to listen in the clear where other machines can connect.
 
     Raises:
-        UsageError: it would; nobody said that it may.
+        UsageError: it would, without `insecure`.
     """
     if tls is None and not insecure and not is_loopback(host):
         raise UsageError(
@@ -63,18 +63,18 @@ def check_listener(host: str, tls: ServerTls | None, *, insecure: bool) -> None:
 
 
 def tell_refused(peer: str, why: str) -> None:
-    """Tell that somebody was not let in; a flood of them does not become a flood of words."""
+    """Log a refused client; a flood of them does not become a flood of messages."""
     _REFUSALS.tell(logging.WARNING, "refused", facts={"peer": peer, "why": why})
 
 
 def tell_reloaded(words: str, is_trouble: bool) -> None:
-    """Tell what became of certificates that were read again."""
+    """Log the result of reloading certificates."""
     event = "certificate_kept" if is_trouble else "certificate_reloaded"
     _LOG.log(logging.WARNING if is_trouble else logging.INFO, event, extra={"facts": {"note": words}})
 
 
 class TlsEntrance:
-    """Where the connections of a listener come in that speaks TLS."""
+    """Accepts the connections of a TLS listener."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class TlsEntrance:
     ) -> None:
         """Read its files.
 
-        `plain_reply`: what is said to who does not speak TLS. `on_revoked`: called when other certificates than
-        before are on the list; connections that are open with one are to be ended (`is_revoked`).
+        `plain_reply`: sent to a client that does not speak TLS. `on_revoked`: called when the list of revoked
+        certificates has changed; open connections with one are to be ended (`is_revoked`).
 
         Raises:
             UsageError: they cannot be used.
@@ -103,7 +103,7 @@ class TlsEntrance:
         self._watching: asyncio.Task[None] | None = None
 
     async def open(self, host: str, port: int) -> int:
-        """Take connections; returns the port.
+        """Accept connections; returns the port.
 
         Raises:
             OSError: the address is in use, or not this machine's.
@@ -113,15 +113,15 @@ class TlsEntrance:
         return port
 
     def close(self) -> None:
-        """Take no more."""
+        """Accept no more."""
         if self._watching is not None:
             self._watching.cancel()
         self._listener.close()
 
     def reload(self) -> bool:
-        """Read the files again, as at SIGHUP; says whether they can be used."""
+        """Read the files again, as at SIGHUP; returns whether they can be used."""
         return self._certificates.reload()
 
     def is_revoked(self, shown: ssl.SSLObject | None) -> bool:
-        """Whether a connection has shown a certificate that is on the list by now."""
+        """Whether a connection has shown a certificate that is on the revocation list now."""
         return self._certificates.is_revoked(shown)

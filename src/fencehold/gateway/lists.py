@@ -1,10 +1,10 @@
 """Lists over all shards: one after the other, each from where it is led.
 
-1. A page is filled from as many shards as it takes. The cursor says in which one to go on, and where in it, in the
-   words of a node that lists all shards: `3/cursor` of names; of sessions, a number with that of the shard above
-   `SHARD_BITS`.
-2. A shard that nobody leads is listed as a node has followed it, and the page says so.
-3. A service with one shard is asked as it is.
+1. A page is filled from as many shards as it takes. The cursor says in which one to continue, and where in it, in
+   the format of a node that lists all shards: `3/cursor` of names; of sessions, a number with that of the shard
+   above `SHARD_BITS`.
+2. A shard without a leader is listed as a node has followed it, and the page says so.
+3. A service with one shard is asked directly.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Page(NamedTuple):
     shards: list[int]
     """Of several shards: the shard of each item."""
     stale_shards: list[int]
-    """Shards that nobody leads, of which it is what a node has followed."""
+    """Shards without a leader, listed as a node has followed them."""
 
 
 class Lists:
@@ -41,7 +41,7 @@ class Lists:
         """A page of LOCK.LIST.
 
         Raises:
-            UsageError: the cursor is none that was told.
+            UsageError: the cursor is not one that was returned.
             FenceholdError: as `Questions.ask`.
         """
         words = ("PREFIX", prefix) if prefix else ()
@@ -75,7 +75,7 @@ class Lists:
     async def _filled(
         self, shards: int, shard: int, inner: Any, count: int, *words: str | int
     ) -> tuple[Page, int, Any]:
-        """Items from one shard on, until there are enough; and in which shard to go on, and where in it."""
+        """Items from one shard on, until there are enough; and in which shard to continue, and where in it."""
         if shard >= shards:
             raise UsageError(f"there is no shard {shard}: a page token must be one that was returned")
         page = Page(None, [], [], [])

@@ -1,8 +1,8 @@
-"""An owner inside a session: a task that asks on its behalf, so that the SDK tells its requests from others'.
+"""An owner inside a session: a task that makes its requests, so that the SDK can tell them from others'.
 
-1. To the SDK, a task is an owner. So all that one owner asks for is asked by one task, one thing after the
-   other, as a thread would; two owners are two tasks, and a circle between them is a deadlock that is found.
-2. Stopping to wait withdraws what was asked. What was granted in the same moment is given to `undo`.
+1. To the SDK, a task is an owner. So all requests of one owner are made by one task, one after the other, as a
+   thread would; two owners are two tasks, and a circle between them is detected as a deadlock.
+2. Stopping to wait withdraws the request. What was granted at the same moment is passed to `undo`.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class _Ask(NamedTuple):
 
 
 class OwnerTask:
-    """Made when an owner first asks; stopped when it neither asks nor holds anything."""
+    """Made at an owner's first request; stopped when it neither requests nor holds anything."""
 
     def __init__(self, name: str) -> None:
         self.holds = 0
@@ -51,7 +51,7 @@ class OwnerTask:
             raise
 
     def stop(self) -> None:
-        """Ask for nothing any more."""
+        """Make no more requests."""
         self._is_stopped = True
         self._task.cancel()
 
@@ -75,7 +75,7 @@ class OwnerTask:
             task = asyncio.current_task()
             if self._is_stopped or task is None:
                 raise
-            # Only what was asked is withdrawn: the owner goes on.
+            # Only the request is withdrawn: the owner continues.
             task.uncancel()
         except Exception as error:
             if not ask.answer.done():

@@ -1,8 +1,9 @@
-"""Problems: what each error is called by a gateway, in every protocol. One table.
+"""Problems: the name of each error at a gateway, in every protocol. One table.
 
 1. `reason` is the stable word: programs decide by it.
-2. What certainly did not happen and may be tried again is UNAVAILABLE, and nothing else is.
-3. What may have happened is UNKNOWN: no usual retry policy repeats that. The client repeats it by its request id.
+2. What certainly did not happen and may be retried is UNAVAILABLE, and nothing else is.
+3. What may have happened is UNKNOWN: no usual retry policy retries that. The client retries it with its request
+   id.
 """
 
 from typing import NamedTuple
@@ -36,7 +37,7 @@ class AlreadyReleased(NotOwner):
 
 
 class Unauthenticated(NotAuthenticated):
-    """The service wants to know who asks, or does not believe it."""
+    """The service requires authentication, or it failed."""
 
 
 class Withdrawn(Refused):
@@ -44,14 +45,14 @@ class Withdrawn(Refused):
 
 
 class Problem(NamedTuple):
-    """What an error is called."""
+    """How an error is named and answered."""
 
     reason: str
     grpc: str
     http: int
     meaning: str
     retry_after_s: float = 0.0
-    """When to come back, unless the error itself says so; 0: it does not help, or is for the client to say."""
+    """When to retry, unless the error itself says so; 0: it does not help, or is for the client to decide."""
 
 
 INTERNAL = Problem("INTERNAL", "INTERNAL", 500, "a bug of Fencehold")
@@ -91,7 +92,7 @@ PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
 
 
 def problem_of(error: BaseException) -> Problem:
-    """What an error is called, with when to come back, if it says so."""
+    """The problem of an error, with its own retry time, if it has one."""
     found = next((problem for kind, problem in PROBLEMS if isinstance(error, kind)), INTERNAL)
     told = getattr(error, "retry_after_s", 0.0)
     return found._replace(retry_after_s=told) if told else found

@@ -1,12 +1,12 @@
 """Questions to the service that the SDK has no verb for: lists, nodes, and events from a position.
 
 1. They open no session: a question needs none. Each login has a connection of its own, to each shard that it asks.
-2. They go to the node that leads, which the nodes of the URL may know. A question changes nothing, so it is
-   asked again elsewhere when a connection is lost, as long as there is time.
+2. They go to the leader, which the nodes of the URL may know. A question changes nothing (it is idempotent), so it
+   is retried elsewhere when a connection is lost, as long as there is time.
 3. Of several shards, each is asked where it is led; what is about no shard is asked of any node. A name is asked
    for where the newest map says, and while its slot moves, wherever it is known.
-4. A login is shown to the service again after a minute: what was changed since opens nothing here either.
-5. Events are told once each and in order, over as many connections as it takes: see `watch`.
+4. A login is verified by the service again after a minute: a secret that was changed opens nothing here either.
+5. Events are sent once each and in order, over as many connections as it takes: see `watch`.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from fencehold.placement.map import ShardMap, SlotRange, even_map
 from fencehold.types import CORRECTNESS, Tier
 
 _GREET_S = 2.5
-"""How long one node of several may take to greet."""
+"""How long one node of several may take to answer the greeting."""
 
 Endpoint = tuple[str, int]
 
@@ -44,7 +44,7 @@ class _Key(NamedTuple):
 
 
 class Questions:
-    """Who asks, for all clients of a gateway."""
+    """The questions of all clients of a gateway."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class Questions:
         self._lines: OrderedDict[_Key, Line] = OrderedDict()
         self._lines_here: OrderedDict[Credentials | None, Line] = OrderedDict()
         self._left: list[Line] = []
-        """Connections that another has taken the place of, until they are closed."""
+        """Connections that were replaced, until they are closed."""
         self._map: ShardMap | None = None
-        """The newest that is known; None: nobody has greeted yet."""
+        """The newest map known; None: no node has greeted yet."""
         self._leaders: dict[int, Endpoint] = {}
         """Where each shard of several was led last."""
         self._late: dict[Endpoint, None] = {}
         """Nodes that did not greet in time: others are tried first."""
         self._probes_refused_at = -inf
-        """When a node did not take what the gateway shows for itself."""
+        """When a node last refused the gateway's own login."""
         self.watching = 0
-        """How many watch."""
+        """How many clients watch."""
 
     async def ask(
         self,
@@ -84,9 +84,9 @@ class Questions:
         shard: int | None = None,
         within_s: float | None = None,
     ) -> Any:
-        """The reply to a question of a client, or of the gateway itself (None), by the node that leads.
+        """The reply to a question of a client, or of the gateway itself (None), by the leader.
 
-        Of several shards it is the leader of the one that is said; if none is, any node.
+        Of several shards it is the leader of the one given; without one, any node.
 
         Raises:
             Unavailable: none was reached in time.
@@ -110,10 +110,10 @@ class Questions:
             raise _told(denied, credentials) from denied
 
     async def log_in(self, credentials: Credentials) -> dict[bytes, Any]:
-        """What the service says of a login, which is shown to it anew (WHOAMI). It opens no session.
+        """Verify a login with the service again (WHOAMI). It opens no session.
 
         Raises:
-            Unauthenticated: it does not take it.
+            Unauthenticated: it is refused.
             Unavailable: it was not reached in time.
         """
         try:
@@ -158,7 +158,7 @@ class Questions:
         except Moved as moved:
             why = moved
             await self._read_map(credentials, tier, home)
-        # Where the newest map says; and one whose slot is on its way is known where it was.
+        # Where the newest map says; a name whose slot is moving is known where it was.
         home = self._map.shard_of_name(name)
         for shard in (home, *(each for each in range(shards) if each != home)):
             with suppress(Moved):
@@ -166,7 +166,7 @@ class Questions:
         raise why
 
     async def ask_stale(self, credentials: Credentials | None, tier: Tier, shard: int, *words: str | int) -> Any:
-        """What a node has followed of a shard that nobody leads.
+        """What a node has followed of a shard without a leader.
 
         Raises:
             Unavailable: no node was reached.
@@ -184,18 +184,18 @@ class Questions:
             raise _told(denied, credentials) from denied
 
     def has_line(self, credentials: Credentials, tier: Tier, shard: int | None) -> bool:
-        """Whether a question goes by a connection that is there."""
+        """Whether a question would use a connection that is open."""
         line = self._lines.get(_Key(credentials, tier, shard))
         return line is not None and not line.is_closed
 
     async def events(
         self, credentials: Credentials, tier: Tier, prefix: str, after: Places | None = None
     ) -> AsyncGenerator[Told, None]:
-        """First where it begins; then events, after these places, or from now on.
+        """First the places where it begins; then events, after these places, or from now on.
 
         Raises:
             Unavailable: the service is away for long.
-            LimitExceeded: too many watch.
+            LimitExceeded: too many clients watch.
             UsageError: there is no such shard.
         """
         if self.watching >= self._bounds.watches_max:
@@ -237,7 +237,7 @@ class Questions:
             async with asyncio.timeout(self._timeout_s):
                 known = self._lines_here.get(who)
                 if known is not None and not known.is_closed and not self._is_old(known, who):
-                    # It may have been lost without a word, when the node was started again.
+                    # It may have been lost silently, when the node was restarted.
                     with suppress(Unavailable):
                         return await known.call(*words)
                 self._leave(self._lines_here.pop(who, None))
@@ -275,21 +275,22 @@ class Questions:
         return line
 
     def _leave(self, line: Line | None) -> None:
-        """Close a connection in a while, if another has its place: somebody may wait for a reply there.
+        """Close a connection in a while, if another replaced it: a caller may wait for a reply there.
 
-        Its login may be old; or several asked at once, and each has made one. Nobody else would close it.
+        Its login may be old; or several callers asked at once, and each has opened one. Nothing else would close
+        it.
         """
         left = [*self._left, *([line] if line is not None else [])]
         self._left = [each for each in left if not each.is_closed]
         for each in left:
             if each.is_closed:
-                # By the node, perhaps: this end is open until it is closed, too.
+                # The node may have closed it: this end is open until it is closed, too.
                 each.close()
         if line is not None and not line.is_closed:
             asyncio.get_running_loop().call_later(self._timeout_s, line.close)
 
     def _is_old(self, line: Line, credentials: Credentials | None) -> bool:
-        """Whether a client's login is to be shown again."""
+        """Whether a client's login is to be verified again."""
         return credentials not in (None, ANONYMOUS) and line.age_s > self.login_s
 
     def _drop(self, key: _Key) -> None:
@@ -298,7 +299,7 @@ class Questions:
             line.close()
 
     async def _connect(self, key: _Key, *, is_any: bool = False) -> Line:
-        """A connection to the node that leads; of several shards, if none is chosen, to any, as with `is_any`.
+        """A connection to the leader; of several shards, if none is chosen, to any node, as with `is_any`.
 
         Raises:
             Unavailable: none was found.
@@ -327,7 +328,7 @@ class Questions:
         raise Unavailable(f"cannot reach the service: {why}")
 
     async def _greeted_soon(self, endpoint: Endpoint, key: _Key, *, is_last: bool) -> Line:
-        """Greeted by a node. Where there are others, one that is silent is not waited for for long."""
+        """Greeted by a node. Where there are others, a silent one is given up soon."""
         try:
             async with asyncio.timeout(None if is_last else _GREET_S):
                 line = await self._greeted(*endpoint, key.credentials, key.tier, key.shard)
@@ -347,8 +348,8 @@ class Questions:
         *,
         is_probe: bool = False,
     ) -> Line:
-        """`is_probe`: only the greeting matters, of a node that may ask everybody who they are."""
-        # Before anything is opened: who is refused here must cost the node nothing.
+        """`is_probe`: only the greeting matters, of a node that may require authentication."""
+        # Before anything is opened: a client refused here must cost the node nothing.
         user, secret = self._voucher.login_of(self._place.credentials if credentials is None else credentials)
         if is_probe and not user and not secret and "cert" not in self._place.files:
             user, secret = self._voucher.own_login()
@@ -388,7 +389,7 @@ class Questions:
         now = asyncio.get_running_loop().time()
         with suppress(OSError, TimeoutError, FenceholdError):
             async with asyncio.timeout(self._timeout_s):
-                # Not again and again: each failed login slows down all that come from this address.
+                # Rate-limited: each failed login slows down all clients of this address.
                 is_probe = now - self._probes_refused_at > self.login_s
                 try:
                     line = await self._greeted(host, port, None, None, is_probe=is_probe)
@@ -401,18 +402,19 @@ class Questions:
 
 
 def _told(denied: PermissionDenied, credentials: Credentials | None) -> PermissionDenied:
-    """To a client that said nothing of itself: that it should; to one whose user is gone: that it is nobody."""
+    """The error for a client without credentials: that it needs them; for one whose user is gone: that it is
+    unknown."""
     is_nobody = credentials == ANONYMOUS or isinstance(denied, NotAuthenticated)
     return not_let_in(denied, credentials) if is_nobody else denied
 
 
 async def _leader(line: Line, shard: int | None) -> list[Endpoint]:
-    """Where the node that leads is, if this one knows."""
+    """Where the leader is, if this node knows."""
     with suppress(FenceholdError):
         if shard is not None:
             address = (await line.call("SHARD.MAP"))[b"leaders"][shard].decode()
         else:
-            # What NODE.LIST says is for administrators; INFO is for everybody.
+            # NODE.LIST is for administrators; INFO is for all clients.
             facts = (fact.partition(b":") for fact in (await line.call("INFO")).splitlines())
             address = next((value.decode() for key, _, value in facts if key == b"leader_address"), "")
         return [endpoint_of(address)] if address else []

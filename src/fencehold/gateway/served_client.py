@@ -1,8 +1,9 @@
-"""A client of the service, kept for somebody who speaks another protocol: its verbs, in plain values.
+"""A client of the service, kept for a client of another protocol: its verbs, in plain values.
 
-1. A request id is acted upon once: while it is under way others join it, afterwards they get the same answer.
-2. Whatever ends the waiting for an acquire, nothing stays behind: neither held, nor waiting.
-3. What certainly did not happen is not remembered: it may be asked again by the same id.
+1. A request id is acted upon once (idempotent): while it is in flight repeats join it, afterwards they get the
+   same answer.
+2. However the wait for an acquire ends early, nothing stays behind: neither held, nor waiting.
+3. What certainly did not happen is not remembered: it may be retried with the same id.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _WITH_SESSION = (LossKind.SESSION, LossKind.UNANSWERED, LossKind.CLOSED)
 
 
 class Ask(NamedTuple):
-    """An acquire, as it was asked for."""
+    """An acquire, as requested."""
 
     names: tuple[str, ...]
     tier: Tier = CORRECTNESS
@@ -62,7 +63,7 @@ class ServedClient:
         self._undoing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.has_lost_session = False
-        """Whether what lived with its session was lost with it: the service ended it, or was not heard of."""
+        """Whether what lived with its session was lost with it: the service ended it, or was not reachable."""
 
     @property
     def is_idle(self) -> bool:
@@ -85,10 +86,10 @@ class ServedClient:
             raise self._ended_by(ended) from ended
 
     async def release(self, hold_id: str, name: str, fence: int, *, is_repeated: bool = False) -> Held:
-        """Release a hold. One that is repeated by a retry may find that it was released.
+        """Release a hold. A retry may find that it was released already.
 
         Raises:
-            NotOwner, AlreadyReleased, HoldLost: it was not held any more.
+            NotOwner, AlreadyReleased, HoldLost: it was no longer held.
             OutcomeUnknown: it is released when the service is back.
         """
         try:
@@ -113,7 +114,7 @@ class ServedClient:
         return held
 
     async def withdraw(self, request_id: str) -> bool:
-        """Withdraw an acquire, whatever became of it; says whether it was held."""
+        """Withdraw an acquire, whatever became of it; returns whether it was held."""
         if not request_id:
             raise UsageError("request_id is missing")
         request = self._requests.pop(request_id, None)
@@ -128,7 +129,7 @@ class ServedClient:
         return False
 
     async def close(self) -> None:
-        """End the session: all that is held is free at once."""
+        """End the session: all that is held is released at once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -141,7 +142,7 @@ class ServedClient:
         await self.client.close()
 
     def _ended_by(self, ended: BaseException) -> BaseException:
-        """What is said of an acquire that ended so: it may be that its session was closed, or it was withdrawn."""
+        """The error for an acquire that ended like this: its session may have been closed, or it was withdrawn."""
         task = asyncio.current_task()
         if isinstance(ended, asyncio.CancelledError) and (task is None or task.cancelling()):
             # The caller's own.
@@ -152,7 +153,7 @@ class ServedClient:
 
     def _lock(self, ask: Ask) -> aio.Lock[Any]:
         """The lock of the SDK for an acquire, which checks what was asked."""
-        # The SDK's types follow from what is given by name, which is only known here when it is called.
+        # The SDK's types depend on the keyword arguments, which are only known at run time here.
         client: Any = self.client
         lock: aio.Lock[Any]
         timeout = None if ask.wait_ms is None else ask.wait_ms / 1000
@@ -194,7 +195,7 @@ class ServedClient:
             request.waiting -= 1
 
     def _withdraw_unheard(self, request_id: str, request: _Request) -> None:
-        """Nobody waits for the answer any more: it must not be granted to nobody."""
+        """No caller waits for the answer any more: nothing may be granted without one."""
         self._requests.pop(request_id, None)
         if not request.task.done():
             request.task.cancel()
@@ -249,23 +250,24 @@ class ServedClient:
             owner.stop()
 
     def _undo(self, held: Held | None) -> None:
-        """Release what was granted to nobody."""
+        """Release what was granted without a caller."""
         if held is not None and not held.ending:
             task = asyncio.create_task(self._released(held))
             self._undoing.add(task)
             task.add_done_callback(self._undoing.discard)
 
     async def _released(self, held: Held) -> None:
-        # Whatever is said of it: it is released when the service is back, or with the session.
+        # Whatever the answer: it is released when the service is back, or with the session.
         with suppress(FenceholdError):
             await self.release(held.hold_id, "", 0)
 
     def on_answer(self, held: Held) -> None:
-        """A call is about to be told of a hold: its own, or that of an earlier call with the same request id."""
+        """A call is about to be answered with a hold: its own, or that of an earlier call with the same request
+        id."""
         held.calls += 1
 
     def on_unheard(self, held: Held) -> None:
-        """That call ended before its answer was sent. If no other was told of the hold, it is released."""
+        """That call ended before its answer was sent. If no other was answered with the hold, it is released."""
         held.calls -= 1
         if held.calls > 0:
             return
@@ -274,7 +276,7 @@ class ServedClient:
         self._undo(held)
 
     def _on_lost(self, held: Held) -> None:
-        # One that is force-released, or has run out by itself, ends alone: see `locks/loss_reasons.py`.
+        # One that is force-released, or has expired by itself, ends alone: see `locks/loss_reasons.py`.
         if not held.ttl_ms and loss_kind(held.ending) in _WITH_SESSION:
             self.has_lost_session = True
         self._count_down(held)

@@ -1,11 +1,11 @@
-"""Sessions of a gateway's clients: each is a session of the service, alive as long as its client is heard of.
+"""Sessions of a gateway's clients: each is a session of the service, alive as long as its client is.
 
-1. A session lives `ttl` after its client was last heard of: by a keep-alive on its stream, or by any call that
-   names it.
+1. A session lives `ttl` after its client's last sign of life: a keep-alive on its stream, or any call that names
+   it.
 2. When its stream breaks it has `grace` to be resumed, and never longer than rule 1 gives it.
-3. When its time is over it is closed in the service, which frees what it holds at once. Its stream is told.
-4. A stream that does not read is broken off: what waits to be told has a bound.
-5. A session is its opener's: named by a secret, and used with the same login only.
+3. When its time is over it is closed in the service, which releases what it holds at once. Its stream is notified.
+4. A stream that is not read is closed: what is pending for it has a bound.
+5. A session belongs to its opener: named by a secret, and used with the same login only.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from fencehold.gateway.upstream import Upstream, described
 TTL_S, GRACE_S = 30.0, 1.0
 TTL_S_MIN = 0.1
 LOOK_S = 0.25
-"""How often a session that holds something is looked at for jeopardy."""
+"""How often a session that holds something is checked for jeopardy."""
 
 
 class Granted(NamedTuple):
@@ -47,15 +47,15 @@ class Ended(NamedTuple):
 
 
 News = Granted | Lost | Jeopardy | Recovered | Ended
-"""What is told on a stream without being asked."""
+"""What is pushed on a stream."""
 
 
 _OVER = object()
-"""Stands behind what is told last."""
+"""Follows the last message."""
 
 
 class Stream:
-    """One stream that is attached to a session: what is to be told on it."""
+    """One stream that is attached to a session, with the messages pending for it."""
 
     def __init__(self, untold_max: int, *, tells_grants: bool = True) -> None:
         self._untold: asyncio.Queue[Any] = asyncio.Queue(untold_max)
@@ -64,24 +64,24 @@ class Stream:
         self.on_broken: Callable[[], None] = lambda: None
 
     def tell(self, news: Any) -> None:
-        """Have something told; a client that does not read is broken off."""
+        """Send something; the stream of a client that does not read is closed."""
         try:
             self._untold.put_nowait(news)
         except asyncio.QueueFull:
             self.break_off()
 
     def break_off(self) -> None:
-        """Tell no more."""
+        """Send no more."""
         if not self.is_broken:
             self.is_broken = True
             self.on_broken()
 
     def end(self) -> None:
-        """Tell what waits to be told, and no more: its client has ended its side."""
+        """Send what is pending, and no more: its client has ended its side."""
         self.tell(_OVER)
 
     async def news(self) -> AsyncIterator[Any]:
-        """What is to be told, until the session or the stream has ended."""
+        """The messages to send, until the session or the stream has ended."""
         while True:
             news = await self._untold.get()
             if news is _OVER or self.is_broken:
@@ -92,7 +92,7 @@ class Stream:
 
 
 class Session:
-    """One client's."""
+    """The session of one client."""
 
     def __init__(self, opener: tuple[Credentials, str], ttl_s: float, grace_s: float) -> None:
         self.id = secrets.token_urlsafe(24)
@@ -107,18 +107,18 @@ class Session:
         self._in_jeopardy = False
 
     def heard(self) -> None:
-        """Its client was heard of."""
+        """Its client has given a sign of life."""
         self._heard_at = self._loop.time()
 
     def attach(self, stream: Stream) -> None:
-        """A stream is here; one that was here before is broken off, as its client has left it."""
+        """Attach a stream; a previous one is closed, as its client has left it."""
         before, self.stream = self.stream, stream
         self.resume()
         if before is not None:
             before.break_off()
 
     def detach(self, stream: Stream) -> None:
-        """A stream broke: from now on, grace counts. One that was replaced changes nothing."""
+        """A stream broke: from now on, the grace runs. One that was replaced changes nothing."""
         if stream is self.stream:
             self.stream = None
             self._broken_at = self._loop.time()
@@ -129,12 +129,12 @@ class Session:
         self._broken_at = None
 
     def ends_at(self) -> float:
-        """When its time is over, unless something is heard."""
+        """When its time is over, without a further sign of life."""
         by_ttl = self._heard_at + self.ttl_s
         return by_ttl if self._broken_at is None else min(by_ttl, self._broken_at + self.grace_s)
 
     def left_s(self) -> float:
-        """For how long it lives if nothing is heard."""
+        """How long it lives without a further sign of life."""
         return max(0.0, self.ends_at() - self._loop.time())
 
     def tell(self, news: News) -> None:
@@ -142,7 +142,7 @@ class Session:
             self.stream.tell(news)
 
     def tell_grant(self, held: Held) -> None:
-        """What was granted, if its client wants to hear of it on its stream, too."""
+        """Send a grant, if its client wants grants on its stream, too."""
         if self.stream is not None and self.stream.tells_grants:
             self.stream.tell(Granted(held))
 
@@ -152,8 +152,8 @@ class Session:
         return min((held.safe_for_ms(self.ttl_s) for held in lasting), default=int(1000 * self.ttl_s))
 
     def look(self) -> None:
-        """Tell when the service is not reached, and when it is again."""
-        # One of them speaks for all: they hang on one connection to the service.
+        """Notify the client when the service is not reachable, and when it is again."""
+        # One of them stands for all: they depend on one connection to the service.
         first = self.served.holds.first()
         is_now = first is not None and first.hold.state is State.JEOPARDY
         if is_now != self._in_jeopardy:
@@ -164,7 +164,7 @@ class Session:
 
 
 class Sessions:
-    """All of a gateway."""
+    """All sessions of a gateway."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -186,7 +186,7 @@ class Sessions:
         ttl_s: float,
         grace_s: float | None,
     ) -> Session:
-        """Open a session for a client, known by its login and by where it comes from.
+        """Open a session for a client, known by its login and its address.
 
         Raises:
             UsageError, LimitExceeded, Unavailable, Unauthenticated: none was opened.
@@ -194,7 +194,7 @@ class Sessions:
         asked_s, (ttl_s, grace_s) = ttl_s, self._times(ttl_s, grace_s)
         self._check_room(opener[1])
         said = described(client, meta, opener[1])
-        # Counted while it is under way: a burst must not pass the bound.
+        # Counted while in flight: a burst must not pass the bound.
         self._opening += 1
         try:
             name = client or f"{self._upstream.via} client"
@@ -216,7 +216,7 @@ class Sessions:
         """A session that is open; to name it keeps it alive.
 
         Raises:
-            SessionExpired: there is none of that name for this login.
+            SessionExpired: there is none of that id for this login.
         """
         session = self._sessions.get(session_id)
         if session is None or session.credentials != credentials:
@@ -231,13 +231,13 @@ class Sessions:
         return session.id in self._sessions
 
     async def end(self, session: Session, reason: str) -> None:
-        """Close a session in the service, and tell its stream."""
+        """Close a session in the service, and notify its stream."""
         if self._sessions.pop(session.id, None) is None:
             return
         try:
             await session.served.close()
         except FenceholdError:
-            # The service is away: what is held there ends with its time to live.
+            # The service is unreachable: what is held there expires with its ttl.
             pass
         finally:
             session.tell(Ended(reason))
@@ -266,7 +266,7 @@ class Sessions:
             raise LimitExceeded(f"a connection opens at most {self._bounds.sessions_per_peer_max} sessions")
 
     async def _keep(self) -> None:
-        """End those whose time is over, and look after the others."""
+        """End those whose time is over, and check the others."""
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()

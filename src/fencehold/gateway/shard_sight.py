@@ -1,4 +1,4 @@
-"""What each shard of several says of itself: who leads it, how far it is, and who follows; or that it is away."""
+"""What each shard of several reports: its leader, its position, and its followers; or that it is away."""
 
 import asyncio
 from typing import Any
@@ -9,12 +9,12 @@ from fencehold.gateway.questions import Questions
 from fencehold.types import CORRECTNESS
 
 _WITHIN_S = 2.0
-"""For so long the leader of a shard is looked for."""
+"""How long the leader of a shard is searched for."""
 _TOLD = ("node", "address", "epoch", "position", "note")
 
 
 async def shards_seen(questions: Questions, credentials: Credentials) -> list[dict[str, Any]]:
-    """NODE.LIST of the leader of each shard; for one that is not reached, `away` says why.
+    """NODE.LIST of the leader of each shard; for one that is not reachable, `away` says why.
 
     Raises:
         PermissionDenied: that is for administrators.

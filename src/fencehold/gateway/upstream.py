@@ -1,12 +1,12 @@
-"""The way to the service: clients of the SDK, made with what a gateway's own client shows of itself.
+"""The way to the service: clients of the SDK, made with the credentials of a gateway's own client.
 
-1. A client that opened a session has a connection of its own; all that have none share one for each login.
-2. Sessions are opened with a grace equal to their ttl: a gateway stands between holder and service like a
-   proxy, and if it ends, its clients do not hear of it before they ask. What a gateway ends itself, it closes:
-   free at once.
-3. A login is shown to the service again after a minute: a secret that was changed since opens nothing here, as
-   it would not there. What was acquired with it goes on until its time is over.
-4. A ttl that no client has asked for is no longer than the quota of its principal allows.
+1. A client that opened a session has its own connection; those without a session share one for each login.
+2. Sessions are opened with a grace equal to their ttl: a gateway stands between holder and service like a proxy,
+   and if it ends, its clients do not learn of it before their next call. What a gateway ends itself, it closes:
+   released at once.
+3. A login is verified by the service again after a minute: a secret that was changed since opens nothing here, as
+   it would not there. What was acquired with it lasts until its time is over.
+4. A ttl that no client has requested is no longer than the quota of its principal allows.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class Upstream:
         self.login_s = LOGIN_S
         self._shared: dict[Credentials, asyncio.Task[ServedClient]] = {}
         self._shown: dict[Credentials, tuple[float, asyncio.Task[None] | None]] = {}
-        """When each login was last shown to the service, and what it said."""
+        """When each login was last verified by the service, and the result."""
 
     async def connect(
         self,
@@ -72,10 +72,10 @@ class Upstream:
         ttl_s: float,
         is_shared: bool = False,
     ) -> aio.Client:
-        """A client of the SDK, with a session that is open; `is_shared`: for all who come with these credentials.
+        """A client of the SDK, with a session that is open; `is_shared`: for all clients with these credentials.
 
         Raises:
-            Unauthenticated: the service does not take these credentials.
+            Unauthenticated: the service refuses these credentials.
             UsageError, Unavailable, LimitExceeded: there is none; nothing happened.
         """
         user, secret = self._voucher.login_of(credentials, is_alone=not is_shared)
@@ -102,7 +102,7 @@ class Upstream:
         ttl_s: float,
         is_shared: bool = False,
     ) -> tuple[aio.Client, float]:
-        """The same for a ttl that no client has asked for, and that ttl: less, where a quota allows no more.
+        """The same for a ttl that no client has requested, and that ttl: less, where a quota allows no more.
 
         Raises: as `connect`.
         """
@@ -117,7 +117,7 @@ class Upstream:
         return await connect(ttl_s=most_s), most_s
 
     async def shared(self, credentials: Credentials) -> ServedClient:
-        """The client of those who opened no session, one for each login."""
+        """The client shared by callers without a session, one for each login."""
         task = self._shared.get(credentials)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             self._make_room()
@@ -130,10 +130,10 @@ class Upstream:
         return client
 
     async def _show_again(self, credentials: Credentials) -> None:
-        """Have the service look at a login that it has not seen for a while.
+        """Have the service verify a login that it has not seen for a while.
 
         Raises:
-            Unauthenticated: it does not take it any more.
+            Unauthenticated: it is no longer valid.
         """
         now = asyncio.get_running_loop().time()
         # The first time it was shown to make the client.
@@ -146,7 +146,7 @@ class Upstream:
             await asyncio.shield(task)
 
     async def _show(self, credentials: Credentials) -> None:
-        # While the service is away nobody is let in, and nobody put out.
+        # While the service is unreachable no client is admitted, and none is removed.
         with suppress(Unavailable, Overloaded):
             # Without a session: it would count against a quota of them.
             await self.questions.log_in(credentials)
@@ -190,7 +190,7 @@ def _has_failed(task: "asyncio.Task[None]") -> bool:
 
 
 def described(client: str, meta: Mapping[str, str], peer: str) -> dict[str, Any]:
-    """What others are told of a client of the gateway: what it says of itself, and where it comes from.
+    """How a client of the gateway is shown to others: its own description, and its address.
 
     Raises:
         UsageError: that is too long.

@@ -1,11 +1,11 @@
 """Watches: events of one shard or of all, over as many connections as it takes.
 
-1. Events of a shard come once each and in order; what is missing is told as a gap of that shard. Between two
+1. Events of a shard come once each and in order; what is missing is reported as a gap of that shard. Between two
    shards there is no order.
-2. Each shard is watched over a connection of its own, from its leader. Who reads slowly is not waited for: so many
-   events are kept, then nothing more is read, and the leader tells the rest later, or as a gap.
-3. A shard that is away is said to be, once, and that it is back; the others go on. If there is one shard only, who
-   watches is told to come back.
+2. Each shard is watched over a connection of its own, from its leader. A slow reader is not waited for: a bounded
+   number of events is kept, then nothing more is read, and the leader sends the rest later, or as a gap.
+3. That a shard is away is reported once, and that it is back; the others continue. If there is one shard only, the
+   watcher is told to reconnect.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from fencehold.locks.views import Event, event
 AGAIN_S = 0.1
 """Between two attempts to reach a node that leads."""
 _AWAY_S_MAX = 30.0
-"""For so long a watch of one shard looks for a node that leads before its client is told to try again."""
+"""How long a watch of one shard looks for a leader before its client is told to retry."""
 _SILENT_S = 3.0
-"""For so long a shard of several may be away before that is said: less than that, and it is a failover."""
+"""How long a shard of several may be away before that is reported: less than that is a failover."""
 _BEGIN_S = 3.0
-"""How long the first shards that are watched wait for the others: on a busy machine a connection takes a while."""
+"""How long the first watched shards wait for the others: on a busy machine a connection takes a while."""
 _UNREAD_MAX = 512
 """Events that wait for a slow reader, of all shards; beyond, nothing is read from the connections."""
 
@@ -40,12 +40,12 @@ class Begun(NamedTuple):
 
 
 class ShardAway(NamedTuple):
-    """Nothing is heard of a shard; if `why` is empty, it is heard again."""
+    """A shard is not reachable; if `why` is empty, it is reachable again."""
 
     shard: int
     why: str
     place: Place | None = None
-    """Where it goes on."""
+    """Where it continues."""
 
 
 Told = Begun | ShardAway | Event
@@ -109,7 +109,7 @@ class Watch:
     async def _begin(
         self, unread: "asyncio.Queue[tuple[int, Place | Event | FenceholdError]]", shards: int
     ) -> tuple[dict[int, Place], list[tuple[int, Any]]]:
-        """Where each shard begins that is reached soon; and what was told meanwhile."""
+        """Where each shard begins that is reached soon; and what was received meanwhile."""
         begun: dict[int, Place] = {}
         tried: set[int] = set()
         early: list[tuple[int, Any]] = []
@@ -138,7 +138,7 @@ class Watch:
     async def _pump(
         self, shard: int, place: Place | None, put: Callable[[tuple[int, Any]], Awaitable[None]]
     ) -> None:
-        """Hand on what is told of a shard, for as long as it takes; in between, that it is away."""
+        """Pass on the events of a shard, for as long as it takes; in between, that it is away."""
         patience_s = self._timeout_s
         while True:
             try:
@@ -159,7 +159,7 @@ class Watch:
         """First where it begins, then the events of a shard, over several connections.
 
         Raises:
-            Unavailable: it was not reached, within so many seconds at first, and then.
+            Unavailable: it was not reached, within `first_s` at first, and `then_s` later.
         """
         is_first = True
         while True:
@@ -181,7 +181,7 @@ class Watch:
     async def _watched(
         self, shard: int | None, place: Place | None, patience_s: float
     ) -> AsyncIterator[tuple[Line, Place]]:
-        """A connection that watches, from where the last one was left."""
+        """A connection that watches, from where the last one stopped."""
         try:
             async with asyncio.timeout(patience_s):
                 while True:

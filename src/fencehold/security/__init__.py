@@ -1,1 +1,1 @@
-"""Security: who is let in and as whom, what each command needs, and what is written down about it."""
+"""Security: authentication, the right that each command needs, and the audit log."""

@@ -1,19 +1,18 @@
-"""Admission: who asks, by a certificate, a user with a secret, or a token. One function for all listeners.
+"""Admission: authentication by a certificate, a user with a secret, or a token. One function for all listeners.
 
 1. A certificate was checked by the handshake; a token is checked by its hash, which the policy has, or a file of
-   the node; a secret by `check_user`, which is
-   slow on purpose and sees to it that the event loop is not.
+   the node; a secret by `check_user`, which is slow on purpose, but never blocks the event loop.
 2. Nothing else is an identity: no address, no name that a client gives itself, no header.
-3. Failures cost time (`throttle`), and are told in the same words whatever was wrong: not whether there is such a
-   user.
-4. What was shown is in no message, log or `repr`.
-5. A listener in a process of its own has checked the certificates of its clients, and speaks for them: by a token
-   that an administrator has given to `listener/…`, and by nothing else. It speaks for clients, never as a node.
-6. A login that a listener passes on says from which address it came, so that failures cost that address its time
-   and not all who come through the listener. That is believed of a listener alone: one that the node has started
-   itself, or that has such a token. Of anybody else it is passed over, and the login looked at as any other.
-7. A listener that the node has started itself may hear whether that node leads, for probes ask it that show
-   nothing. It is nobody all the same: everything else is refused to it.
+3. Failures cost time (`throttle`), and get the same message whatever was wrong: it does not reveal whether the
+   user exists.
+4. Credentials are in no message, log or `repr`.
+5. A listener in its own process has checked the certificates of its clients, and speaks for them: by a token that
+   an administrator has given to `listener/…`, and by nothing else. It speaks for clients, never as a node.
+6. A login that a listener passes on names the client's address, so that failures cost that address its time and
+   not all clients of the listener. That is believed of a listener alone: one that the node has started itself, or
+   that has such a token. From any other client it is ignored, and the login checked as any other.
+7. A listener that the node has started itself may learn whether that node leads, as probes without credentials ask
+   it that. It is anonymous all the same: everything else is refused to it.
 """
 
 import ipaddress
@@ -41,44 +40,44 @@ from fencehold.security.throttle import Throttle
 from fencehold.security.tokens import TOKEN_BYTES_MAX, Tokens, digest_of
 
 CheckUser: TypeAlias = Callable[[str, str], Awaitable[bool]]
-"""Whether a user has this secret. It takes its time, on a thread of its own."""
+"""Whether a user has this secret. It is slow, and runs on a thread of its own."""
 Recall: TypeAlias = Callable[[str, str], bool]
 """Whether a user was found to have this secret a moment ago, and has it still."""
 
 FindToken: TypeAlias = Callable[[str], tuple[str, Token] | None]
-"""Whose token of the policy has this hash."""
+"""The owner of the policy's token with this hash, and the token."""
 
 SECRET_BYTES_MAX = 1_024
 LISTENERS = "listener/"
-"""How the principal of a token begins that may speak for others."""
+"""The prefix of the principal of a token that may speak for others."""
 
 
 class How(Enum):
-    """How somebody is known."""
+    """How a client was authenticated."""
 
     CERTIFICATE = "certificate"
     SECRET = "secret"
     TOKEN = "token"
     LISTENER = "listener"
-    """By the word of a listener, which has checked a certificate."""
+    """Vouched for by a listener, which has checked a certificate."""
     NOT = ""
 
 
 class Known(NamedTuple):
-    """Who asks, and how that is known; nobody, if nothing was shown."""
+    """The caller, and how it was authenticated; anonymous without credentials."""
 
     principal: str = ""
     how: How = How.NOT
     token: str = ""
-    """What the token is called, if it was one of the policy."""
+    """The name of the token, if it was one of the policy."""
     digest: str = ""
     """The hash of the token, if it was one of a file."""
     certificate: bytes = b""
-    """What tells the certificate from others, if it was one (`certificates.key_of`)."""
+    """The key of the certificate, if it was one (`certificates.key_of`)."""
     expires_s: float = math.inf
-    """Until when that is so, in Unix seconds: the connection ends then."""
+    """Until when that is valid, in Unix seconds: the connection ends then."""
     listener: str = ""
-    """Whose token it is, if it is that of a listener which speaks for the principal."""
+    """The owner of the token, if it is a listener which speaks for the principal."""
 
     def __repr__(self) -> str:
         return f"Known({self.principal!r}, {self.how.name})"
@@ -86,11 +85,11 @@ class Known(NamedTuple):
 
 NOBODY = Known()
 OWN_LISTENER = Known(how=How.LISTENER)
-"""Nobody, too, but one of the node's own listeners."""
+"""Anonymous, too, but one of the node's own listeners."""
 
 
 class Shown(NamedTuple):
-    """What somebody shows of themselves: as much as is there."""
+    """The credentials that a client shows; any of them may be missing."""
 
     certificate: ssl.SSLObject | None = None
     user: str = ""
@@ -102,13 +101,13 @@ class Shown(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """From where a login came."""
+    """The origin of a login."""
 
     address: str
     is_passed_on: bool = False
-    """A listener says so that is believed; otherwise it is the address of the connection."""
+    """A trusted listener passed it on; otherwise it is the address of the connection."""
     is_alone: bool = False
-    """What comes by the same connection later comes from there, too."""
+    """Later logins on the same connection have this origin, too."""
 
 
 class WrongLogin(PermissionDenied):
@@ -119,7 +118,7 @@ class WrongLogin(PermissionDenied):
 
 
 class Admission:
-    """What a node needs to find out who asks."""
+    """What a node needs to authenticate clients."""
 
     def __init__(
         self,
@@ -133,27 +132,27 @@ class Admission:
         self.check_user = check_user
         self.find_token: FindToken = lambda _digest: None
         self.recall = recall
-        """Who reconnects with what was right before need not wait for a turn behind those who guess."""
+        """A client that reconnects with a secret verified before need not queue behind those that guess."""
         self.throttle = throttle or Throttle()
         self.own_listeners: frozenset[str] = frozenset()
-        """The hashes of the keys that this node has given to the listeners beside it: by them addresses are passed
-        on, and the node's role is asked for, and nothing else."""
+        """The hashes of the keys that this node has given to the listeners beside it: with them addresses are
+        passed on, and the node's role is asked for, and nothing else."""
 
     @property
     def has_logins(self) -> bool:
-        """Whether there is anybody who could log in with a secret or a token."""
+        """Whether any client could log in with a secret or a token."""
         return self.tokens is not None or self.check_user is not None
 
     def is_own_listener(self, user: str, secret: str) -> bool:
-        """Whether this is a listener that the node has started, asking for itself: it speaks for nobody."""
+        """Whether this is a listener that the node has started, asking for itself: it speaks for no client."""
         return user == SPEAKS_FOR and bool(secret) and digest_of(secret) in self.own_listeners
 
     async def admit(self, peer: str, shown: Shown) -> Known:
-        """Find out who asks from an address, by what is shown: a token, a secret, or else a certificate.
+        """Authenticate a client at an address, by a token, a secret, or else a certificate.
 
         Raises:
-            PermissionDenied: what was shown is wrong. It was said late, see `throttle`.
-            Overloaded: too many logins from there wait; nothing was checked.
+            PermissionDenied: the credentials are wrong. It is raised late, see `throttle`.
+            Overloaded: too many logins from that address wait; nothing was checked.
         """
         origin, shown = self.origin_of(peer, shown)
         if not shown.token and not shown.user:
@@ -171,12 +170,12 @@ class Admission:
         return known
 
     def origin_of(self, peer: str, shown: Shown) -> tuple[Origin, Shown]:
-        """From where a login came that an address has sent, and the login as its client gave it."""
+        """The origin of a login that an address has sent, and the login as its client gave it."""
         if not shown.user.startswith(COMES_FROM):
             return Origin(peer), shown
         said, _, user = shown.user.removeprefix(COMES_FROM).partition(" ")
         if not user:
-            # Nobody's login was passed on. It is one like any other, and wrong: not that of who shows nothing.
+            # An empty login was passed on. It counts as a wrong login, not as a client without credentials.
             return Origin(peer), shown
         key, _, secret = shown.secret.partition(" ")
         is_listener = digest_of(key) in self.own_listeners or self._by_token(key).principal.startswith(LISTENERS)
@@ -197,7 +196,7 @@ class Admission:
         return Known(shown.user, How.SECRET) if is_right else NOBODY
 
     def _by_token(self, token: str) -> Known:
-        """Who has this token: by the policy, or else by the file of this node."""
+        """The owner of this token: by the policy, or else by the file of this node."""
         if not 0 < len(token) <= TOKEN_BYTES_MAX:
             return NOBODY
         digest = digest_of(token)
@@ -215,7 +214,7 @@ class Admission:
 
 
 def _address_in(said: str) -> str:
-    """An address in its one form, without a zone, which could say anything; empty: it is none."""
+    """An address in canonical form, without a zone, which could contain anything; empty: it is none."""
     try:
         return str(ipaddress.ip_address(said.partition("%")[0]))
     except ValueError:
@@ -226,10 +225,10 @@ def _spoken_for(principal: str, listener: Known) -> Known:
     if listener.how is not How.TOKEN or not listener.principal.startswith(LISTENERS):
         return NOBODY
     try:
-        # One that speaks for others is spoken for by nobody.
+        # A listener cannot be spoken for.
         if principal.startswith(LISTENERS):
             return NOBODY
-        # What else is known of the listener's token stays: what ends with that token ends for whom it speaks, too.
+        # The other fields of the listener's token stay: what ends with that token ends for its clients, too.
         principal = check_principal(principal)
         return listener._replace(principal=principal, how=How.LISTENER, listener=listener.principal)
     except NoPrincipal:
@@ -237,10 +236,10 @@ def _spoken_for(principal: str, listener: Known) -> Known:
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:
-    """Who a connection is by the certificate it showed, if it did.
+    """The principal of the certificate that a connection showed, if it did.
 
     Raises:
-        NoPrincipal: it showed one that names nobody, or not clearly one.
+        NoPrincipal: its certificate names none, or is ambiguous.
     """
     principal = principal_of(peer) if peer is not None else ""
     if not principal or peer is None:

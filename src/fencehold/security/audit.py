@@ -1,16 +1,16 @@
-"""The audit log: who did what, from where, and what came of it, in lines of JSON that hang together by hashes.
+"""The audit log: who did what, from where, and with what outcome, in lines of JSON chained by hashes.
 
-1. What the machine did is derived from the entries that were applied, on every node, also after a restart: there
-   is no command that could forget to write it down. What a log misses since it was written last is taken from the
-   journal, as far as that goes back. Denials and acts of administrators are added as they happen.
-2. Each record has a number and the hash of the line before (`prev`). A line that was changed, taken out or put in
-   between breaks the chain, across rotated files, too. Lines cut off at the end do not: note the last hash
-   elsewhere. `audit_chain` reads and checks it.
-3. Nobody waits for it. Records wait in a buffer with a bound and are written by a thread. What finds no room
-   there, or on a full disk, is missed and counted: a record `gap` says how many, as soon as one can be written.
-   Serving goes on.
-4. Files have a size, and there are so many of them; the oldest go.
-5. Of a command there is written what is listed here, and never its secret.
+1. What the machine did is derived from the entries that were applied, on every node, also after a restart: so no
+   command can go unrecorded. What a log misses since it was last written is taken from the journal, as far as that
+   goes back. Denials and acts of administrators are added as they happen.
+2. Each record has a number and the hash of the line before (`prev`). A line that was changed, removed or inserted
+   breaks the chain, across rotated files, too. Lines cut off at the end do not: note the last hash elsewhere.
+   `audit_chain` reads and checks it.
+3. No request waits for it. Records wait in a bounded buffer and are written by a thread. What finds no room there,
+   or on a full disk, is lost and counted: a record `gap` says how many, as soon as one can be written. Serving
+   goes on.
+4. Files are bounded in size and number; the oldest are deleted.
+5. Only the listed fields of a command are written, and never its secret.
 """
 
 import logging
@@ -32,7 +32,7 @@ from fencehold.security.audit_chain import CURRENT, End, end_of, files, opened, 
 
 _RETRY_S = 1.0
 _SILENT = (Renew, Settle, Suspend)
-"""What keeps sessions alive, and nobody asks about."""
+"""What keeps sessions alive, and is not worth a record."""
 _LOG = logging.getLogger("fencehold")
 
 
@@ -43,11 +43,11 @@ class Bounds(NamedTuple):
     files_max: int = 16
     """Beyond, the oldest is deleted."""
     waiting_max: int = 65_536
-    """Things that wait to be written; beyond, they are missed, and counted."""
+    """Pending things to write; beyond, they are lost, and counted."""
 
 
 class Who(NamedTuple):
-    """Whose connection a session is on, as far as this node knows."""
+    """The client behind a session, as far as this node knows."""
 
     principal: str = ""
     known_by: str = ""
@@ -55,14 +55,14 @@ class Who(NamedTuple):
     client: str = ""
     library: str = ""
     via: str = ""
-    """Through which listener, if that has said where its client is, and is believed."""
+    """The listener, if it has passed on its client's address and is trusted."""
 
 
 NOBODY = Who()
 
 
 class Told(NamedTuple):
-    """What was told as it happened: a denial, or an act of an administrator."""
+    """A record made as it happened: a denial, or an act of an administrator."""
 
     kind: str
     who: Who
@@ -105,7 +105,7 @@ class AuditLog:
         self._waiting: deque[Thing] = deque()
         self._waiting_count = 0
         self._unwritten = 0
-        """Things that were missed since the last record."""
+        """Things that were lost since the last record."""
         self._reason = ""
         self._wake = threading.Condition()
         self._closing = False
@@ -123,10 +123,10 @@ class AuditLog:
         self._thread = threading.Thread(target=self._run, name="fencehold audit", daemon=True)
         self._thread.start()
 
-    # What is told, on the event loop.
+    # Reported on the event loop.
 
     def know(self, session: int, who: Who) -> None:
-        """A session is on somebody's connection."""
+        """The client behind a session."""
         self._who[session] = who
 
     def on_entry(self, tier: str, entry: Entry, applied: Applied) -> None:
@@ -135,7 +135,7 @@ class AuditLog:
             self._add(Done(tier, entry, applied), len(entry.commands) + len(applied.notices))
 
     def tell(self, told: Told) -> None:
-        """Somebody was denied something, or an administrator did something."""
+        """A client was denied something, or an administrator did something."""
         self._add(told, 1)
 
     def _add(self, thing: Thing, count: int) -> None:
@@ -153,14 +153,14 @@ class AuditLog:
         self._unwritten += count
         self._reason = reason
 
-    # Its life.
+    # Lifecycle.
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Wait until all that was told is written; says whether it is."""
+        """Wait until all that was reported is written; returns whether it is."""
         return self._idle.wait(timeout_s)
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write what is pending, and end."""
         with self._wake:
             self._closing = True
             self._wake.notify()
@@ -186,7 +186,7 @@ class AuditLog:
         self._idle.set()
 
     def _write(self, things: deque[Thing]) -> bool:
-        """Write them; if that fails they are missed, and nothing of them is left behind."""
+        """Write them; if that fails they are lost, and nothing of them is left behind."""
         end = self._end
         with self._wake:
             missed, reason = self._unwritten, self._reason
@@ -280,7 +280,7 @@ class AuditLog:
             outcome = command.answer
         principal = getattr(command, "principal", "")
         if principal and isinstance(command, OpenSession):
-            # Of a session whose connection is at another node, that much is known here, too.
+            # For a session whose connection is at another node, this much is known here, too.
             self._who.setdefault(session, Who(principal))
         who = self._who.get(session, NOBODY)
         if principal:
@@ -291,7 +291,7 @@ class AuditLog:
         return _shown(
             "command",
             who,
-            # What somebody does is called as what nobody does.
+            # An authenticated command has the same name as an anonymous one.
             verb=_tag(command).removesuffix("_as"),
             session=session,
             names=getattr(command, "names", ()) or tuple(filter(None, (getattr(command, "name", ""),))),
@@ -351,7 +351,7 @@ def _tag(thing: object) -> str:
 
 
 def _outcome(outcome: object) -> str:
-    """What became of it; why, if it was refused."""
+    """The outcome; why, if it was refused."""
     if isinstance(outcome, Refused):
         return outcome.code.value
     reason = getattr(outcome, "reason", None)
@@ -364,9 +364,9 @@ def _count(thing: Thing) -> int:
 
 
 class Denials:
-    """Denials, of which so many a second are written one by one, and the others counted.
+    """Denials: a bounded number a second is written one by one, and the others are counted.
 
-    Who is not let in must not fill the log: it would push out what those did who were.
+    Refused clients must not fill the log: it would push out the records of admitted ones.
     """
 
     def __init__(self, log: AuditLog, per_round_max: int = 100, addresses_max: int = 1_024) -> None:
@@ -377,7 +377,7 @@ class Denials:
         self._counted: dict[str, int] = {}
 
     def tell(self, told: Told, address: str) -> None:
-        """Somebody at an address was denied something."""
+        """A client at an address was denied something."""
         if self._told < self._per_round_max:
             self._told += 1
             self._log.tell(told)

@@ -1,7 +1,7 @@
-"""The chain of an audit log on disk: its files and lines, where it ends, and whether it is whole.
+"""The chain of an audit log on disk: its files and lines, where it ends, and whether it is intact.
 
-Each record has a number, and the hash of the line before. A line that was changed, taken out or put in between
-breaks the chain, across rotated files, too. Of a line that a crash tore, nothing is kept.
+Each record has a number, and the hash of the line before. A line that was changed, removed or inserted breaks the
+chain, across rotated files, too. Of a line that a crash tore, nothing is kept.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def lines(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """All lines of a log, each with where it stands."""
+    """All lines of a log, each with its place."""
     for path in files(folder):
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -57,7 +57,8 @@ def lines(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def verify(folder: Path) -> tuple[End, End]:
-    """See that the chain is whole; says where it begins, which is before the oldest record, and where it ends.
+    """Check that the chain is intact; returns where it begins, which is before the oldest record, and where it
+    ends.
 
     Raises:
         BrokenChain: it is not; the message says where.
@@ -82,7 +83,7 @@ def verify(folder: Path) -> tuple[End, End]:
 
 
 def end_of(folder: Path) -> End:
-    """Where a log ends; what is broken before that is for `verify` to say."""
+    """Where a log ends; `verify` finds what is broken before that."""
     end = End()
     for path in files(folder)[-2:]:
         with path.open("rb") as file:
@@ -102,7 +103,7 @@ def opened(path: Path) -> int:
 
 
 def without_torn_line(file: int) -> int:
-    """Cut off what a crash left of a last line; says how large the file is then."""
+    """Cut off what a crash left of a last line; returns the size of the file then."""
     size = os.fstat(file).st_size
     at = size
     while at:

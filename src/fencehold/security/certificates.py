@@ -1,12 +1,12 @@
-"""Certificates: who a peer is by the one it showed, and how long one is valid.
+"""Certificates: the principal of a peer's certificate, and how long it is valid.
 
 1. The principal is the one URI among the alternative names, if there is any; it must be a SPIFFE ID. Otherwise it
    is the one common name of the subject.
-2. It is compared as a whole, and what could be taken for something else is refused: a NUL or any other character
-   that is not plain ASCII, a space or a dot at an end, two names where one is expected, an empty or an over-long
-   one.
-3. The certificate of an authority is nobody's: one that also logs in could as well sign what it likes.
-4. Nothing is looked up: no name server, no address, no header decides who somebody is.
+2. It is compared as a whole, and what could be mistaken for something else is refused: a NUL or any other
+   character that is not plain ASCII, a space or a dot at an end, two names where one is expected, an empty or an
+   over-long one.
+3. The certificate of an authority is not a login: its owner could as well sign any other.
+4. Nothing is looked up: no name server, no address, no header decides who a peer is.
 
 That a trusted authority signed it, and that it is valid now, the handshake has checked before (OpenSSL). What is
 in it is read here from its DER form, strictly, and must be what OpenSSL reads in it: if two readers do not agree
@@ -33,23 +33,23 @@ _TRUST_DOMAIN = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?"
 _SPIFFE = re.compile(rf"spiffe://{_TRUST_DOMAIN}(?:/(?!\.{{1,2}}(?:/|$))[A-Za-z0-9._-]+)+")
 
 TOKEN_USER = "token"
-"""No principal: the user that a token is shown as."""
+"""No principal: the user name under which a token is sent."""
 SPEAKS_FOR = "for:"
-"""How the user begins whom a listener speaks for; the secret is its own token."""
+"""The prefix of the user that a listener speaks for; the secret is its own token."""
 COMES_FROM = "from:"
-"""How the user of a login begins that a listener passes on: `from:ADDRESS USER`, and `KEY SECRET` as the secret.
-No principal has a space in it."""
+"""The prefix of the user of a login that a listener passes on: `from:ADDRESS USER`, and `KEY SECRET` as the
+secret. No principal has a space in it."""
 ALONE = "="
-"""How the address ends if the connection is that client's alone: `from:ADDRESS= USER`. Other connections of a
-listener are shared by all who come with the same login, from wherever."""
+"""The end of the address if the connection is that client's alone: `from:ADDRESS= USER`. Other connections of a
+listener are shared by all clients with the same login, from any address."""
 
 
 class NoPrincipal(PermissionDenied):
-    """A certificate that names nobody, or not clearly one; the message says why."""
+    """A certificate that names no principal, or an ambiguous one; the message says why."""
 
 
 def check_principal(name: str) -> str:
-    """A principal, as it is given by hand: a SPIFFE ID, or a name like that of a certificate's subject.
+    """A principal, as given by hand: a SPIFFE ID, or a name like that of a certificate's subject.
 
     Raises:
         NoPrincipal: it cannot be one.
@@ -60,23 +60,23 @@ def check_principal(name: str) -> str:
 
 
 def principal_of(peer: ssl.SSLObject) -> str:
-    """Who the peer of a connection is; empty if it showed no certificate.
+    """The principal of a connection's peer; empty if it showed no certificate.
 
     Raises:
-        NoPrincipal: it showed one that names nobody, or not clearly one.
+        NoPrincipal: its certificate names none, or is ambiguous.
     """
     der = peer.getpeercert(binary_form=True)
     if der is None:
         return ""
     read = read_der(der)
     if read.not_after <= datetime.now(UTC):
-        # A handshake would not have let it pass; one that takes up a session of TLS 1.2 does not look again.
+        # A full handshake would have refused it; one that resumes a session of TLS 1.2 does not check again.
         raise NoPrincipal("the client certificate has expired")
     principal = principal_in(read)
     try:
         shown: Any = peer.getpeercert() or {}
     except ValueError:
-        raise NoPrincipal("the client certificate holds names that are no text") from None
+        raise NoPrincipal("the client certificate has names that are not text") from None
     uris = tuple(value for kind, value in shown.get("subjectAltName", ()) if kind == "URI")
     names = tuple(value for part in shown.get("subject", ()) for kind, value in part if kind == "commonName")
     if (uris, names) != (read.uris, read.common_names):
@@ -85,13 +85,13 @@ def principal_of(peer: ssl.SSLObject) -> str:
 
 
 def principal_in(read: "Read") -> str:
-    """Who is named by a certificate.
+    """The principal that a certificate names.
 
     Raises:
-        NoPrincipal: nobody, or not clearly one.
+        NoPrincipal: none, or ambiguous.
     """
     if read.is_authority:
-        raise NoPrincipal("the client certificate is that of an authority, which logs in nowhere")
+        raise NoPrincipal("the client certificate is that of an authority, which cannot log in")
     uris, names = read.uris, read.common_names
     if len(uris) > 1:
         raise NoPrincipal(f"the client certificate has {len(uris)} URIs as names, not one")
@@ -103,13 +103,13 @@ def principal_in(read: "Read") -> str:
 
 
 def _spiffe(uri: str) -> str:
-    # Never shown whole: it may be long, and is somebody else's text.
+    # Never shown whole: it may be long, and is the peer's text.
     if not uri.startswith("spiffe://"):
         raise NoPrincipal(f"the URI of a client certificate is a SPIFFE ID (spiffe://…), not {uri[:40]!a}")
     if len(uri.encode(errors="replace")) > SPIFFE_BYTES_MAX:
         raise NoPrincipal(f"a SPIFFE ID has at most {SPIFFE_BYTES_MAX} bytes")
     if _SPIFFE.fullmatch(uri) is None:
-        raise NoPrincipal(f"that is no SPIFFE ID of a workload (spiffe://domain/path): {uri[:80]!a}")
+        raise NoPrincipal(f"not a SPIFFE ID of a workload (spiffe://domain/path): {uri[:80]!a}")
     return uri
 
 
@@ -119,7 +119,7 @@ def _common_name(name: str, what: str) -> str:
     if _COMMON_NAME.fullmatch(name) is None or "//" in name:
         raise NoPrincipal(f"{what} is of ASCII letters, digits and . _ @ : + = / - within, not {name[:40]!a}")
     if name.lower() == TOKEN_USER:
-        raise NoPrincipal(f"{what} is {name!a}, which is no name but how a token is shown")
+        raise NoPrincipal(f"{what} is {name!a}, which is not a name but reserved for tokens")
     return name
 
 
@@ -132,7 +132,7 @@ class Read(NamedTuple):
     common_names: tuple[str, ...]
     uris: tuple[str, ...]
     key: bytes = b""
-    """What tells it from all others: who signed it, and the number it has there (`key_of`)."""
+    """What distinguishes it from all others: its issuer and serial number (`key_of`)."""
 
 
 def read_pem(text: str) -> Read:
@@ -156,7 +156,7 @@ def read_der(der: bytes) -> Read:
     """Read a certificate (RFC 5280, 4.1).
 
     Raises:
-        NoPrincipal: it is none, or not encoded as it must be.
+        NoPrincipal: it is none, or not encoded correctly.
     """
     try:
         ((_, certificate),) = _items(der)
@@ -180,7 +180,7 @@ def read_der(der: bytes) -> Read:
 
 
 def key_of(issuer: bytes, serial: bytes) -> bytes:
-    """A certificate by who signed it and its number, both as they stand in DER."""
+    """A certificate by its issuer and serial number, both in DER."""
     return blake2b(len(issuer).to_bytes(4) + issuer + serial, digest_size=16).digest()
 
 

@@ -1,17 +1,17 @@
-"""A channel that speaks TLS between a transport of bytes and a protocol of ours: a handshake, and then records.
+"""A TLS channel between a transport of bytes and a protocol of ours: a handshake, and then records.
 
-1. A handshake that fails does so in words: the alert by which TLS says why is sent, and what the client has sent
-   already is read, or the connection would be reset and the alert lost.
+1. A handshake that fails says why: the TLS alert is sent, and what the client has sent already is read, or the
+   connection would be reset and the alert lost.
 2. What one read of the socket brought is decrypted in one go, and handed over as one piece. OpenSSL is asked for
-   more only if there is more: to be told that there is none costs an exception, twice what a record does.
+   more only if there is more: asking in vain costs an exception, twice what a record does.
 3. What is written in one call goes out as one record (above 16 KiB, as several), in one write: to the socket
-   itself, while that takes everything, as in `doors/resp/outbox.py`.
+   itself, while that accepts everything, as in `doors/resp/outbox.py`.
 4. Nothing is buffered here: what is decrypted is handed over, and what is encrypted is the transport's, with its
    bounds.
 5. All connections of a listener share one pair of buffers to OpenSSL and from it (`Buffers`). With hundreds of
-   connections most of what a message costs is memory that no cache has, and these are used for each.
-6. An end is said by an alert, no matter which side ends. A client that closes without one has closed all the same:
-   commands say how long they are, so that nothing is taken for whole that was cut off.
+   connections most of the cost of a message is cache misses, and these buffers are used for each.
+6. Either side announces its end by an alert. A client that closes without one has closed all the same: commands
+   carry their length, so nothing truncated is taken for complete.
 
 Event loops have such a layer of their own. What either costs is in decision 26.
 """
@@ -33,7 +33,7 @@ class Buffers:
     """What goes into OpenSSL, and what comes out of it: both are empty whenever a call here returns.
 
     OpenSSL takes all that is there, and keeps half a record by itself. So what one connection leaves behind, which
-    it does when it fails, is thrown away before the next one's turn.
+    happens when it fails, is discarded before the next one's turn.
     """
 
     __slots__ = ("incoming", "outgoing")
@@ -60,7 +60,7 @@ class Output:
 
     def send(self, data: bytes) -> None:
         """Send it, unless the connection is being closed."""
-        # Asked right before it is written: from then on the number may be another's socket.
+        # Checked right before writing: once closed, the number may be another connection's socket.
         if self._transport.is_closing():
             return
         if self._socket >= 0:
@@ -76,7 +76,7 @@ class Output:
 
 
 class NotTls(Exception):
-    """Who is there speaks something else."""
+    """The client speaks another protocol."""
 
 
 class TlsHandshake(asyncio.Protocol):
@@ -88,7 +88,7 @@ class TlsHandshake(asyncio.Protocol):
 
     def __init__(self, context: Callable[[], ssl.SSLContext], factory: Factory, buffers: Buffers) -> None:
         self._context = context
-        """Asked when the handshake begins."""
+        """Called when the handshake begins."""
         self._factory = factory
         self._buffers = buffers
         self._ssl: ssl.SSLObject | None = None
@@ -97,7 +97,7 @@ class TlsHandshake(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Done when the connection is gone that did not get any further."""
+        """Done when a connection that did not get any further is gone."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's are transports in all but their base class.
@@ -135,7 +135,7 @@ class TlsHandshake(asyncio.Protocol):
             self.over.set_exception(error or ConnectionResetError("closed during the handshake"))
 
     def say(self, words: bytes) -> None:
-        """Say something to who does not speak TLS, and that this is all."""
+        """Send something to a client that does not speak TLS, and end."""
         if self._transport is not None and self._output is not None and not self._transport.is_closing():
             self._output.send(words)
             self._transport.write_eof()
@@ -157,7 +157,7 @@ class TlsHandshake(asyncio.Protocol):
             self._buffers.clear()
             return
         channel = TlsChannel(transport, self._output, spoken, self._buffers)
-        # What came with the end of the handshake; taken now, for the buffers are everybody's.
+        # What came with the end of the handshake; taken now, as the buffers are shared.
         first = channel.decrypted(b"")
         app = channel.app = self._factory()
         transport.set_protocol(channel)
@@ -197,7 +197,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         """OpenSSL's own, without a call in Python between."""
         self._incoming, self._outgoing = buffers.incoming, buffers.outgoing
         self._is_ended = False
-        """The client has said that no more will come."""
+        """The client has announced its end."""
         self._is_closing = False
         self._has_said_end = False
         self._error: Exception | None = None
@@ -208,7 +208,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         incoming, length = self._incoming, len(data)
         incoming.write(data)
         try:
-            # A record is shorter when it is decrypted: a piece as long as what came is not all of it.
+            # A record is shorter when decrypted: a piece as long as the input is not all of it.
             plain = self._records.read(length)
         except ssl.SSLError as error:
             plain = self._without(error)
@@ -218,7 +218,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
             self.app.data_received(plain)
 
     def decrypted(self, plain: bytes) -> bytes:
-        """All that can be decrypted of what has come, after a first piece. What TLS itself has to say is sent."""
+        """All that can be decrypted of the input, after a first piece. TLS's own messages are sent."""
         pieces = [plain]
         try:
             while not self._is_ended and (piece := self._records.read(_RECORD_BYTES_MAX)):
@@ -232,14 +232,14 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
             if not self._has_said_end:
                 self._output.send(answer)
         if self._incoming.pending:
-            # After an end or a failure, and never else: what follows would be understood by nobody.
+            # After an end or a failure, and never else: what follows could not be decrypted.
             self._incoming.read()
             if not self._is_ended:
-                self._error = ConnectionError("TLS failed: something was left of what came")
+                self._error = ConnectionError("TLS failed: part of the input was left over")
         return b"".join(pieces)
 
     def hand_on(self, plain: bytes) -> None:
-        """Hand on what was decrypted, and the end if that was the last of it."""
+        """Pass on what was decrypted, and the end if that was the last of it."""
         if plain:
             self.app.data_received(plain)
         if self._error is not None:
@@ -249,7 +249,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
             self._end()
 
     def _without(self, error: ssl.SSLError) -> bytes:
-        """Nothing was decrypted: half a record came; or something that the client did not send."""
+        """Nothing was decrypted: only half a record arrived; or something that the client did not send."""
         if not isinstance(error, ssl.SSLWantReadError):
             self._error = ConnectionError(f"TLS failed: {error.reason or error}")
             self._is_ended = True
@@ -286,7 +286,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
             while written < len(data):
                 written += self._records.write(data[written:])
         finally:
-            # Whatever happened: the next one to be written to is somebody else.
+            # In any case: the next write is for another connection.
             encrypted = self._outgoing.read()
         self._output.send(encrypted)
 
@@ -294,12 +294,12 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more will come; what the client still sends is read."""
+        """Announce the end; what the client still sends is read."""
         self._say_end()
         self._transport.write_eof()
 
     def close(self) -> None:
-        """Close when all is sent, with the alert that says so."""
+        """Close when all is sent, with the closing alert."""
         if not self._is_closing:
             self._is_closing = True
             self._say_end()
@@ -309,7 +309,7 @@ class TlsChannel(asyncio.Transport, asyncio.Protocol):
         if self._has_said_end:
             return
         self._has_said_end = True
-        # It would wait for the client to say so, too, and complains of what it sends instead.
+        # It would wait for the client's own alert, and raises on anything else it sends.
         with contextlib.suppress(ssl.SSLError):
             self._ssl.unwrap()
         if self._outgoing.pending:

@@ -1,11 +1,12 @@
-"""An authority of one's own: it signs the certificates of a first cluster, and renews them.
+"""A certificate authority of one's own: it signs the certificates of a first cluster, and renews them.
 
-1. What is there is not overwritten, except by a renewal; keys are for their owner alone from the first byte.
+1. Existing files are not overwritten, except by a renewal; keys are readable by their owner alone from the first
+   byte.
 2. A certificate is for nodes, which serve and connect, or for one client. All nodes have the same common name:
-   that is how they know one another.
-3. A renewal has a new key and the same names. Files are put in their place whole.
+   that is how they recognize one another.
+3. A renewal has a new key and the same names. Files are replaced atomically.
 
-It is for those who have no authority yet. Those who have one (Vault, cert-manager, SPIRE, step-ca) use that.
+It is for users without an authority. Users who have one (Vault, cert-manager, SPIRE, step-ca) use that.
 """
 
 import ipaddress
@@ -28,8 +29,8 @@ NODE = "fencehold-node"
 CA_DAYS = 3_650
 DAYS = 365
 CRL = "crl.pem"
-"""The list of revoked certificates. It is valid as long as an authority is: nobody makes one every week, and
-one that has expired would shut everybody out."""
+"""The list of revoked certificates. It is valid as long as an authority is: it is not reissued every week, and an
+expired one would lock all clients out."""
 _BACKDATED = timedelta(minutes=5)
 """For clocks that are a little behind."""
 
@@ -42,7 +43,7 @@ class Pair(NamedTuple):
 
 
 def pair_in(folder: Path, name: str) -> Pair:
-    """Where a certificate of that name is, or is to be."""
+    """Where a certificate of that name is, or will be."""
     return Pair(folder / f"{name}.pem", folder / f"{name}.key")
 
 
@@ -74,7 +75,7 @@ class Issuer:
         for path in ca:
             if path.exists():
                 raise UsageError(
-                    f"{path} is there already: `fencehold security renew` and `cert` sign with it; "
+                    f"{path} exists already: `fencehold security renew` and `cert` sign with it; "
                     "for another authority choose another directory"
                 )
         try:
@@ -89,10 +90,10 @@ class Issuer:
         return cls(folder)
 
     def for_node(self, name: str, hosts: Sequence[str], days: int = DAYS) -> Pair:
-        """A certificate for a node that is called by these names and addresses.
+        """A certificate for a node with these names and addresses.
 
         Raises:
-            UsageError: one is none, or the file is there already.
+            UsageError: one of them is invalid, or the file exists already.
         """
         pair = self._new(name)
         self._issue(pair, NODE, _alternatives(hosts), days, serves=True)
@@ -102,12 +103,12 @@ class Issuer:
         """A certificate for a client: its common name is the principal, or its URI, if that is a SPIFFE ID.
 
         Raises:
-            UsageError: that can be none, or the file is there already.
+            UsageError: the principal is invalid, or the file exists already.
         """
         pair = self._new(name)
         check_principal(principal)
         if principal == NODE:
-            raise UsageError(f"{NODE} is what nodes are called, and no client: name the --host of one")
+            raise UsageError(f"{NODE} is reserved for nodes: for a node, give its --host")
         self._issue(
             pair, principal, _alternatives([principal]) if "://" in principal else None, days, serves=False
         )
@@ -150,7 +151,7 @@ class Issuer:
         serials = {entry.serial_number: entry.revocation_date_utc for entry in self._revoked(path)}
         for name in names:
             if name == "ca":
-                raise UsageError("an authority revokes what it signed, not itself: trust it no more, see the docs")
+                raise UsageError("an authority revokes what it signed, not itself: stop trusting it, see the docs")
             serials.setdefault(_read_certificate(pair_in(self.folder, name).cert).serial_number, now)
         builder = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
         builder = builder.last_update(now - _BACKDATED).next_update(now + timedelta(days=CA_DAYS))
@@ -182,10 +183,10 @@ class Issuer:
     def _new(self, name: str) -> Pair:
         pair = pair_in(self.folder, name)
         if "/" in name or not name or name == "ca":
-            raise UsageError(f"a certificate is kept in a file of this directory, which {name!r} cannot be called")
+            raise UsageError(f"a certificate is a file of this directory, and {name!r} is not a valid name of one")
         for path in pair:
             if path.exists():
-                raise UsageError(f"{path} is there already: `fencehold security renew` replaces it")
+                raise UsageError(f"{path} exists already: `fencehold security renew` replaces it")
         return pair
 
     def _issue(
@@ -232,7 +233,7 @@ def _subject(common: str) -> "x509.Name":
     try:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
     except ValueError as error:
-        raise UsageError(f"{common!r} can be no common name: {error}") from None
+        raise UsageError(f"{common!r} cannot be a common name: {error}") from None
 
 
 def _builder(
@@ -328,7 +329,7 @@ def _read(pair: Pair) -> "tuple[x509.Certificate, EllipticCurvePrivateKey]":
         hint = ": `fencehold security init` makes one" if pair.cert.stem == "ca" else ""
         raise UsageError(f"cannot read {error.filename}: {error.strerror}{hint}") from None
     except (ValueError, TypeError):
-        raise UsageError(f"{pair.cert} and {pair.key} are no certificate and its unlocked key") from None
+        raise UsageError(f"{pair.cert} and {pair.key} are not a certificate and its unencrypted key") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UsageError(f"{pair.key} is not a key that was made here")
     return certificate, key

@@ -1,11 +1,11 @@
-"""A listener that speaks TLS: it takes connections, lets them shake hands, and hands over those that did.
+"""A TLS listener: it accepts connections, performs their handshakes, and hands over those that succeed.
 
-1. A handshake has its seconds, and there are so many at once. When there is one more, the oldest of the address
-   that has the most of them is dropped: who means it needs milliseconds, and is out of the way by then. So a
-   thousand that were begun and left open keep nobody out.
-2. Each handshake has the certificate that is the current one when it begins.
-3. Who speaks plainly is told so in its own protocol, and why a handshake failed is told to whom it may concern at
-   this end, in words, a bounded number of times a second.
+1. Handshakes are bounded in seconds and in number. When there is one more, the oldest of the address that has the
+   most of them is dropped: a real client needs milliseconds, and is done by then. So a thousand that were begun
+   and left open lock no client out.
+2. Each handshake has the certificate that is current when it begins.
+3. A plaintext client gets an error in its own protocol, and why a handshake failed is reported at this end, in
+   words, a bounded number of times a second.
 """
 
 import asyncio
@@ -27,18 +27,18 @@ _LINGER_S = 0.3
 """How long a client has to read why its handshake failed before the connection is closed."""
 
 Trouble = Callable[[str, str], None]
-"""Told from which address, and why, a handshake failed."""
+"""Called with the address of a failed handshake, and why it failed."""
 
 
 class HandshakeBounds(NamedTuple):
-    """What handshakes may take."""
+    """The bounds of handshakes."""
 
     handshakes_max: int = 1_024
     handshake_seconds_max: float = 5.0
 
 
 class TlsListener:
-    """Listening sockets and the handshakes under way."""
+    """Listening sockets and the handshakes in flight."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class TlsListener:
         self._certificates = certificates
         self._bounds = bounds
         self._plain_reply = plain_reply
-        """What is said to who does not speak TLS."""
+        """Sent to a client that does not speak TLS."""
         self._on_trouble = on_trouble
         self._buffers = Buffers()
         self._sockets: list[socket.socket] = []
         self._under_way: dict[str, dict[asyncio.Task[None], None]] = {}
-        """By address, in the order they were begun."""
+        """By address, in the order they began."""
         self._count = 0
         self._told_in = 0.0
         self._told = 0
@@ -85,11 +85,11 @@ class TlsListener:
 
     @property
     def handshakes(self) -> int:
-        """How many are under way."""
+        """How many are in flight."""
         return self._count
 
     def close(self) -> None:
-        """Listen no more, and drop the handshakes under way."""
+        """Stop listening, and drop the handshakes in flight."""
         loop = asyncio.get_running_loop()
         for listening in self._sockets:
             loop.remove_reader(listening)
@@ -99,7 +99,7 @@ class TlsListener:
             for task in tuple(tasks):
                 task.cancel()
 
-    # Connections in.
+    # Accepting.
 
     def _on_ready(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPT_AT_ONCE):
@@ -116,7 +116,7 @@ class TlsListener:
             self._begin(accepted, address)
 
     def _rest(self, listening: socket.socket) -> None:
-        """No file is left to be opened: wait for some to be closed."""
+        """No file descriptor is left: wait for some to be closed."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(listening)
 
@@ -181,7 +181,7 @@ class TlsListener:
             handshake.abort()
 
     def _tell(self, peer: str, why: str) -> None:
-        """A flood of failures must not become a flood of words."""
+        """A flood of failures must not become a flood of messages."""
         now = asyncio.get_running_loop().time()
         if now - self._told_in >= 1.0:
             self._told_in, self._told = now, 0
@@ -205,12 +205,12 @@ def _bound(listening: socket.socket, address: Any, backlog: int) -> socket.socke
 
 
 async def _linger(handshake: TlsHandshake) -> None:
-    """Closed at once, with something unread, the connection would be reset, and what was said last be lost."""
+    """Closed at once, with something unread, the connection would be reset, and the last reply lost."""
     await asyncio.wait([handshake.closed], timeout=_LINGER_S)
 
 
 def network_of(host: str) -> str:
-    """What counts as one address: of IPv6, where a machine has as many as it likes, the network it is in."""
+    """What counts as one address: for IPv6, where a machine has as many as it likes, its network."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

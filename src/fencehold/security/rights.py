@@ -1,10 +1,10 @@
-"""Every command and the right it needs: the one table that doors dispatch by.
+"""Every command and the right it needs: the one table that listeners dispatch by.
 
-1. A command that is not in it cannot be registered with any door (`check_registered`).
-2. *Where* a right is checked: what changes who holds what, in the machine, at the position at which it is decided;
-   what shows something, in the question, at the position that is shown; what is about the service, at the door.
-3. What ends things, or keeps them alive, needs no right but to be whose it is: a principal can always release what
-   it holds. Such commands are not counted against a quota of commands, either.
+1. A command that is not in it cannot be registered with any listener (`check_registered`).
+2. *Where* a right is checked: for changes, in the machine, at the position at which they are decided; for reads,
+   in the question, at the position that is shown; for the service as a whole, at the listener.
+3. What ends things, or keeps them alive, needs no right but ownership: a principal can always release what it
+   holds. Such commands are not counted against a quota of commands, either.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ from fencehold.errors import UsageError
 
 
 class About(Enum):
-    """What a command is about, and so whose right to it is looked at."""
+    """What a command is about, and so which right is checked."""
 
     CONNECTION = "connection"
-    """Itself: it may be said before anybody knows who is there."""
+    """The connection itself: allowed before authentication."""
     OWN = "own"
-    """What is its principal's own: it needs to be a user, and that is all."""
+    """What its principal owns: it needs to be a user, and nothing else."""
     NAMES = "names"
     """Each of its names needs the verb; one that is not allowed forbids all of them."""
     SEEN = "seen"
-    """It is told of those names, or sessions, for which it has the verb; of others, nothing."""
+    """It sees the names, or sessions, for which it has the verb; of others, nothing."""
     SERVICE = "service"
     """The service as a whole."""
 
@@ -101,11 +101,11 @@ NEEDS: dict[str, Need] = {
 
 
 def check_registered(commands: Iterable[str]) -> None:
-    """See that every command of a door has its need.
+    """Check that every command of a listener has its need.
 
     Raises:
-        UsageError: one has none. Nobody would be asked whether they may.
+        UsageError: one has none, so its rights would not be checked.
     """
     missing = sorted(set(commands) - NEEDS.keys())
     if missing:
-        raise UsageError(f"no right is set down for {', '.join(missing)}: see security/rights.py")
+        raise UsageError(f"no right is defined for {', '.join(missing)}: see security/rights.py")

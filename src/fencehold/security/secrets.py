@@ -1,11 +1,11 @@
-"""Secrets of users: kept as slow salted hashes, checked beside the event loop, remembered for a moment.
+"""Secrets of users: kept as slow salted hashes, checked off the event loop, cached for a moment.
 
-1. What is kept of a secret is ``scrypt$n$r$p$salt$hash``: salted, slow on purpose, of no use to who reads it.
-2. To check one takes tens of milliseconds, so it is done in a thread, and only in so few at a time; who fills the
-   queue of those is told to come back.
-3. A user that is not there costs as much as one that is: how long it takes tells nothing.
-4. What was right is remembered for a while, as a keyed hash that lives as long as the process, with the very hash
-   it was checked against: a secret that was changed is checked anew.
+1. What is kept of a secret is ``scrypt$n$r$p$salt$hash``: salted, slow on purpose, useless to a reader.
+2. To check one takes tens of milliseconds, so it is done in a thread, and few at a time; when the queue is full,
+   clients are told to retry later.
+3. An unknown user costs as much as a known one: the time taken reveals nothing.
+4. A verified secret is cached for a while, as a keyed hash that lives as long as the process, with the very hash
+   it was checked against: a secret that was changed is checked again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ REMEMBERED_S = 60.0
 WAITING_MAX = 64
 """Checks that may wait for a thread."""
 _THREADS = 1
-"""One core is what logins may take, however many come."""
+"""Logins may use one core, however many arrive."""
 
 
 def hashed(secret: str) -> str:
@@ -56,7 +56,7 @@ def _scrypt(secret: bytes, salt: bytes, n: int, r: int, p: int) -> bytes:
 
 
 _NOBODY = "scrypt$16384$8$1$AAAAAAAAAAAAAAAAAAAAAA==$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-"""What is checked in the place of a user that is not there."""
+"""What is checked in the place of an unknown user."""
 
 
 class Secrets:
@@ -69,7 +69,7 @@ class Secrets:
         self._waiting = 0
 
     def recall(self, name: str, secret: str, user: User | None) -> bool:
-        """Whether a secret was found right a moment ago, and the user's secrets are still the same."""
+        """Whether a secret was verified a moment ago, and the user's secrets are still the same."""
         until = self._remembered.get(self._trace(name, secret, user))
         return until is not None and until > asyncio.get_running_loop().time()
 
@@ -108,13 +108,13 @@ class Secrets:
             self._remembered.popitem(last=False)
 
     def close(self) -> None:
-        """End the thread. What it checks now is done for nothing."""
+        """End the thread. The result of a running check is discarded."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
 
 
 def _matches_any(secret: str, kept: tuple[str, ...]) -> bool:
-    # All of them, in any case: how long it takes does not tell which one it was.
+    # Always all of them: the time taken does not reveal which one matched.
     found = [matches(secret, each) for each in kept]
     return any(found)

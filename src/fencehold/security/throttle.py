@@ -1,16 +1,16 @@
-"""What failed logins cost: time, to the address they come from, and never the processor.
+"""What failed logins cost: time, for the address they come from, and never the processor.
 
 1. A login that fails is answered late: the later, the more have failed from its address recently. The next command
-   of the same connection is looked at only when that answer was given.
+   of the same connection is handled only after that answer.
 2. Logins from an address that had failures take turns. So it guesses no faster with a thousand connections, or
    with a thousand commands sent at once, than with one.
-3. So many logins may wait, from one address and in all; who comes beyond is turned away, unchecked. That takes a
-   moment, or a flood would be back as fast as it is turned away; for so many at a time, and for the others none.
-4. Failures are forgiven after a while, and so many addresses are remembered: the one that failed longest ago is
-   forgotten first.
+3. Waiting logins are bounded, per address and in all; one beyond that is refused, unchecked. The refusal is
+   delayed a moment, or a flood would return as fast as it is refused; but only for a bounded number at a time.
+4. Failures are forgiven after a while, and the remembered addresses are bounded: the one that failed longest ago
+   is dropped first.
 
-An address is a machine, or of IPv6 the network of one (`listener.network_of`). It is never an identity: it only
-says whose time to take.
+An address is a machine, or for IPv6 the network of one (`listener.network_of`). It is never an identity: it only
+decides who is delayed.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from fencehold.errors import Overloaded
 
 FIRST_DELAY_S = 0.1
 TURNED_AWAY_S = 0.25
-"""How long it takes to turn somebody away."""
+"""How long a refusal takes."""
 _SWEEP_EVERY_S = 1.0
-"""How often addresses are looked for whose failures are forgiven: there may be thousands."""
+"""How often addresses with forgiven failures are searched for: there may be thousands."""
 
 
 class Bounds(NamedTuple):
@@ -32,12 +32,13 @@ class Bounds(NamedTuple):
 
     delay_s_max: float = 5.0
     forgiven_s: float = 60.0
-    """After so long without a failure from an address, all is forgiven."""
+    """After this long without a failure from an address, all is forgiven."""
     addresses_max: int = 4_096
     waiting_per_address_max: int = 16
     waiting_max: int = 512
     turned_away_max: int = 1_024
-    """At a time. Who has hung up waits all the same, so that connections are no bound for these."""
+    """Delayed refusals at a time. A client that has disconnected is counted all the same, so the bound on
+    connections does not bound these."""
 
 
 class _Record:
@@ -53,13 +54,13 @@ class _Record:
 
 
 class Throttle:
-    """Who failed, and how long that makes the next answer take."""
+    """Which addresses failed, and how long that delays the next answer."""
 
     def __init__(self, bounds: Bounds | None = None, *, sleep: Callable[[float], object] | None = None) -> None:
         self.bounds = bounds or Bounds()
         self._sleep = sleep or asyncio.sleep
         self._records: dict[str, _Record] = {}
-        """By address, those that failed last at the end."""
+        """By address, the last to fail at the end."""
         self._waiting = self._turned_away = 0
         self._sweep_at = 0.0
         self.failures = 0
@@ -104,12 +105,12 @@ class Throttle:
         self.failures += 1
         record.failures += 1
         record.failed_at = asyncio.get_running_loop().time()
-        # Last in line to be forgotten.
+        # Last in line to be dropped.
         self._records[address] = self._records.pop(address, record)
         await self._wait(self.delay_s(address))
 
     async def _hold_off(self) -> None:
-        """Let somebody wait who is turned away, if not too many do."""
+        """Delay a refusal, if not too many are delayed."""
         if self._turned_away >= self.bounds.turned_away_max:
             return
         self._turned_away += 1

@@ -1,12 +1,13 @@
-"""TLS as a server speaks it: its certificate, whom it asks for one, and how both are replaced while it runs.
+"""TLS as a server speaks it: its certificate, which clients it asks for one, and how both are replaced while it
+runs.
 
-1. TLS 1.2 at least. Clients are asked for a certificate not at all, optionally, or always; what they show must
-   be signed by an authority of the file that is named for that, and by no other.
-2. Certificates are read again when a file changes, or when asked to. What is new is for those who connect from
-   then on; nobody is dropped. If it cannot be used, the old one stays, and that is said.
-3. A certificate that has expired is not started with, nor a list of revoked ones that has.
-4. A list of revoked certificates is looked at in every handshake, and connections that are open when a certificate
-   of theirs comes onto it are ended (`Certificates.revoked`).
+1. TLS 1.2 at least. Clients are asked for a certificate not at all, optionally, or always; what they show must be
+   signed by an authority of the file given for that, and by no other.
+2. Certificates are read again when a file changes, or when asked to. New ones are for connections from then on; no
+   connection is dropped. If they cannot be used, the old ones stay, and that is logged.
+3. A server does not start with an expired certificate, nor with an expired list of revoked ones.
+4. A list of revoked certificates is checked in every handshake, and open connections are ended when their
+   certificate is added to it (`Certificates.revoked`).
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from fencehold.security.certificates import (
 )
 
 WATCH_S = 1.0
-"""How often it is looked whether a file has changed."""
+"""How often files are checked for changes."""
 
 _LOG = logging.getLogger("fencehold")
 
@@ -51,16 +52,16 @@ class ServerTls(NamedTuple):
     cert: Path
     key: Path
     ca: Path | None = None
-    """Who signed the certificates of clients and of other nodes."""
+    """The authorities of the certificates of clients and of other nodes."""
     clients: Clients = Clients.NONE
     crl: Path | None = None
-    """Which of those were revoked: a list by each of their authorities."""
+    """The revoked ones of those: a list by each of their authorities."""
 
     def checked(self) -> "ServerTls":
-        """The same, if it makes sense.
+        """The same, if it is consistent.
 
         Raises:
-            UsageError: clients are asked for certificates, and nobody is named who signs them.
+            UsageError: clients are asked for certificates, and no authority for them is given.
         """
         if self.clients is not Clients.NONE and self.ca is None:
             raise UsageError(
@@ -87,9 +88,9 @@ def server_context(tls: ServerTls, alpn: tuple[str, ...] = ()) -> ssl.SSLContext
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Renegotiation and compression only ever helped attackers.
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    # A session that is taken up by a ticket brings the certificate of before, expired or not. Connections are made
-    # to last here: there is nothing to be won by it. (Of TLS 1.2 there is a cache that Python cannot turn off; it
-    # is gone with the context when an authority is replaced, and whether a certificate has expired is asked anew.)
+    # A session resumed by a ticket brings the old certificate, expired or not. Connections are long-lived here:
+    # tickets gain nothing. (TLS 1.2 has a cache that Python cannot turn off; it is gone with the context when an
+    # authority is replaced, and whether a certificate has expired is checked again.)
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     if alpn:
@@ -113,7 +114,7 @@ def read_revoked(path: Path) -> frozenset[bytes]:
     """The keys of the certificates that a file of lists names.
 
     Raises:
-        UsageError: it cannot be read, or is none, or a list of it has expired: nobody would be let in.
+        UsageError: it cannot be read, or is none, or a list of it has expired: no client would be admitted.
     """
     try:
         lists = [revoked_in(der) for der in pem_blocks(path.read_text(errors="replace"), "X509 CRL")]
@@ -151,7 +152,7 @@ def read_file(cert: Path) -> Read:
 
 
 def principal_of_file(cert: Path) -> str:
-    """Whom the certificate of a file names; empty if that is nobody."""
+    """The principal of the certificate of a file; empty if it names none."""
     try:
         return principal_in(read_file(cert))
     except (UsageError, NoPrincipal):
@@ -162,10 +163,10 @@ SOON = timedelta(days=14)
 
 
 def notes_of(tls: ServerTls) -> list[str]:
-    """What is to be said of files that can be used, and should not be as they are."""
+    """Warnings about files that can be used, but should not be as they are."""
     notes = []
     if tls.key.stat().st_mode & 0o007:
-        notes.append(f"everybody here can read the key in {tls.key}: chmod o= {tls.key}")
+        notes.append(f"every user here can read the key in {tls.key}: chmod o= {tls.key}")
     expires_at = expiry_of(tls.cert)
     if expires_at - datetime.now(UTC) < SOON:
         notes.append(f"the certificate in {tls.cert} expires at {expires_at:%Y-%m-%d %H:%M} UTC: renew it")
@@ -184,14 +185,14 @@ class Certificates:
         self.tls = tls.checked()
         self._alpn = alpn
         self.revoked = read_revoked(tls.crl) if tls.crl is not None else frozenset()
-        """The keys of certificates that are taken no more (`certificates.key_of`)."""
+        """The keys of revoked certificates (`certificates.key_of`)."""
         self.on_revoked: Callable[[], None] = _ignore
-        """Called when there are others."""
+        """Called when they change."""
         self.context = server_context(tls, alpn)
         self.principal = principal_of_file(tls.cert)
-        """Whom its own certificate names: other nodes show the same."""
+        """The principal of its own certificate: other nodes show the same."""
         self.on_reloaded: Callable[[str, bool], None] = _log
-        """Told what happened at a reload, and whether that is trouble."""
+        """Called with the result of a reload, and whether that is a problem."""
         self._stamp = self._stamped()
 
     @property
@@ -199,16 +200,16 @@ class Certificates:
         return expiry_of(self.tls.cert)
 
     def is_revoked(self, shown: ssl.SSLObject | None) -> bool:
-        """Whether a client has shown a certificate that is on the list by now."""
+        """Whether a client has shown a certificate that is on the revocation list now."""
         der = shown.getpeercert(binary_form=True) if self.revoked and shown is not None else None
         try:
             return der is not None and read_der(der).key in self.revoked
         except NoPrincipal:
-            # Nobody is known by it.
+            # An unreadable certificate authenticates no client.
             return False
 
     def reload(self) -> bool:
-        """Read them again. If they cannot be used, what was there stays; says whether they can."""
+        """Read them again. If they cannot be used, the old ones stay; returns whether they can."""
         self._stamp = self._stamped()
         try:
             revoked = read_revoked(self.tls.crl) if self.tls.crl is not None else frozenset()
@@ -235,7 +236,7 @@ class Certificates:
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """No callback is set."""
 
 
 def _log(words: str, is_trouble: bool) -> None:

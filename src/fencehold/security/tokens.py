@@ -2,10 +2,10 @@
 
 1. A token has 256 random bits, so a plain hash keeps it: there is nothing to be guessed.
 2. The file has a line for each: the principal, `sha256:` and the hash in hexadecimal, and when it expires, if so.
-   What is not such a line is refused when the file is read, and a comment begins with #.
-3. It is read again when it changes; who came with a token that is gone is disconnected. While it cannot be read,
-   or is wrong, what was read last holds.
-4. Every token of the file is looked at, also after one fits, and each in the same time.
+   Any other line is refused when the file is read, except comments, which begin with #.
+3. It is read again when it changes; clients whose token was removed are disconnected. While it cannot be read, or
+   is wrong, the last valid content applies.
+4. Every token of the file is compared, also after one matches, and each in constant time.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from fencehold.errors import PermissionDenied, UsageError
 from fencehold.security.certificates import check_principal
 
 PREFIX = "fht_"
-"""What each begins with, so that one that leaked is found by those who search for such."""
+"""The prefix of each, so that leaked ones are found by secret scanners."""
 TOKENS_MAX = 4_096
 _FILE_BYTES_MAX = 1 << 20
 TOKEN_BYTES_MAX = 256
 
 
 class Line(NamedTuple):
-    """One token, as far as it is kept."""
+    """One token, as stored."""
 
     principal: str
     digest: str
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """A token that cannot be guessed."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[Line, ...]:
         with path.open("rb") as file:
             text = file.read(_FILE_BYTES_MAX + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read tokens from {path}: {reason}") from None
     said = [(number, line.split()) for number, line in enumerate(text.splitlines(), 1)]
     lines = tuple(_line(path, number, words) for number, words in said if words and not words[0].startswith("#"))
@@ -130,6 +130,6 @@ class Tokens:
         try:
             self._lines = read(self.path)
         except UsageError:
-            # As with certificates: what was read last holds until there is something better.
+            # As with certificates: the last valid content applies until there is something better.
             return
         self._stamp = stamp

@@ -26,7 +26,7 @@ def starts(config: Config) -> bool:
     ("change", "told"),
     [
         (lambda config: config._replace(tls=None), "nothing would be encrypted"),
-        (lambda config: config._replace(auth=False), "nobody would have to authenticate"),
+        (lambda config: config._replace(auth=False), "no client would have to authenticate"),
         (lambda config: config._replace(tls=None, auth=True), "nothing would be encrypted"),
     ],
 )

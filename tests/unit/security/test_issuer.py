@@ -53,9 +53,9 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     """Neither an authority nor a certificate, except by a renewal."""
     issuer = Issuer.make(tmp_path)
     issuer.for_client("alice", "alice")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="exists already"):
         Issuer.make(tmp_path)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="exists already"):
         issuer.for_client("alice", "alice")
     with pytest.raises(UsageError, match="replaced"):
         issuer.renew("ca")
