@@ -89,8 +89,8 @@ def test_a_name_nobody_holds_is_1(server: Served) -> None:
     said = server.call("info", "nobody", "--json")
     assert said.code == 1
     assert json.loads(said.out)["holds"] == []
-    assert json.loads(said.err)["message"] == "nobody holds nobody"
-    assert server.call("info", "nobody").err == "fencehold: nobody holds nobody\n"
+    assert json.loads(said.err)["message"] == "nobody is not held"
+    assert server.call("info", "nobody").err == "fencehold: nobody is not held\n"
 
 
 def test_sessions_are_listed(server: Served, held: str) -> None:

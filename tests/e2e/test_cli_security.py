@@ -69,7 +69,7 @@ def test_a_first_secured_server(secured: Secured) -> None:
         for said in (stranger, untrusting, misnamed):
             assert "fencehold serve" not in said.err
         whoami = secured.call("whoami", FENCEHOLD_URL=url, **secured.files("admin"))
-        assert whoami.out == "you are admin; the server has no policy: everybody may do everything\n"
+        assert whoami.out == "you are admin; the server has no policy: every client may do everything\n"
         doctor = secured.call("doctor", "--json", FENCEHOLD_URL=url, **secured.files("admin"))
         found = {check["check"]: check["level"] for check in json.loads(doctor.out)["checks"]}
         assert [found[check] for check in ("encryption", "logins", "certificate", "key")] == ["ok"] * 4
@@ -107,7 +107,7 @@ def test_off_loopback_a_server_asks_for_what_is_missing(secured: Secured) -> Non
         refused = secured.call("status", FENCEHOLD_URL=url_of(served), **secured.files(""))
         assert (refused.code, "requires authentication" in refused.err) == (77, True)
         served.process.terminate()
-        assert "nobody can log in" in ended(served.process).err
+        assert "no client can log in" in ended(served.process).err
 
 
 def test_no_secret_is_shown_anywhere(secured: Secured) -> None:

@@ -59,7 +59,7 @@ _PROMISE = "Distributed locks as safe as consensus, that your database itself ca
 GROUPS = {
     "sink": "Deliver events to Kafka, Redis, NATS, a database, a file or a URL.",
     "listener": "Serve gRPC or HTTP in front of a server.",
-    "shards": "Show over which shards the names are spread and who leads them; move slots.",
+    "shards": "Show the shards, their slots and leaders; move slots.",
     "cells": "Show the cells of a service, plan a change of their map, apply one.",
     "home": "Move the home of names to another cell, or promote one when it is lost.",
     "journal": "Export a journal, move it to another engine, inspect one.",
@@ -128,7 +128,7 @@ def _typer(name: str, description: str, kind: type[TyperGroup] = TyperGroup) -> 
         help=description,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
-        # Boxes are for people.
+        # Boxes are for terminals.
         rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
         pretty_exceptions_enable=False,
     )

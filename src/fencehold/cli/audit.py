@@ -1,4 +1,4 @@
-"""`fencehold audit`: see that an audit log is whole, and read its end."""
+"""`fencehold audit`: verify an audit log, and read its end."""
 
 import time
 from collections import deque
@@ -34,10 +34,10 @@ def verify(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """See that no record was changed, taken out or put in between. Exits 65 if one was.
+    """Check that no record was changed, removed or inserted. Exits 65 if one was.
 
     Records that were cut off at the end leave no trace in what is left: note the last hash elsewhere from time to
-    time, and say it as --expect.
+    time, and give it as --expect.
     """
     _existing(directory)
     try:
@@ -45,7 +45,7 @@ def verify(
     except audit_chain.BrokenChain as broken:
         raise fail(Exit.DAMAGED, f"the audit log is damaged: {broken}") from None
     if expect and expect != end.hash and not _is_there(directory, expect):
-        raise fail(Exit.DAMAGED, "the audit log does not hold the record with that hash: its end was cut off")
+        raise fail(Exit.DAMAGED, "the audit log does not contain the record with that hash: its end was cut off")
     if as_json:
         say_json({"records": end.seq - first.seq, "first": first.seq + 1, "last": end.seq, "hash": end.hash})
     elif end.seq == first.seq:
@@ -62,7 +62,7 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new records until ctrl-c.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write the last records: for people in words, with --json as they are."""
+    """Write the last records: as text, or with --json as they are."""
     _existing(directory)
     last = deque(audit_chain.lines(directory), maxlen=count)
     for _, line in last:

@@ -1,6 +1,6 @@
 """`fencehold backup`: a backup of a running server, read piece by piece.
 
-The file is what `journal export` would have written, had the server been stopped, and `journal import` takes it.
+The file is what `journal export` would have written, had the server been stopped, and `journal import` reads it.
 """
 
 from contextlib import closing
@@ -18,7 +18,7 @@ from fencehold.runtime.calendar import now_us
 from fencehold.types import Epoch, Position
 
 _BEGIN_S = 40.0
-"""A server that takes a snapshot of its own finishes that first, and says so before this is over."""
+"""A server that takes a snapshot of its own finishes that first, and reports it before this timeout."""
 
 
 def backup(file: File, force: Force = False, url: Url = URL, as_json: Json = False) -> None:
@@ -43,7 +43,7 @@ def backup(file: File, force: Force = False, url: Url = URL, as_json: Json = Fal
 
 def _back_up(file: Path, force: bool, wire: Wire, as_json: bool) -> None:
     with written(file, force=force) as sink:
-        # Before the server is asked: fences after a restore go by how long ago this was.
+        # Before the server is asked: fences after a restore depend on how long ago this was.
         asked_at_us = now_us()
         begun, snapshot = fetched(wire)
         contents = write_snapshot(
@@ -58,11 +58,11 @@ def _back_up(file: Path, force: bool, wire: Wire, as_json: bool) -> None:
 
 
 def fetched(wire: Wire) -> tuple[dict[str, Any], Snapshot]:
-    """All of a server's state at one position, and what it says of that.
+    """All of a server's state at one position, and its description.
 
     Raises:
         Unavailable: the server cannot give one, or ended meanwhile.
-        UsageError: it gave it up, as this was too slow.
+        UsageError: it abandoned the backup, as this was too slow.
     """
     begun: dict[str, Any] = wire.call("NODE.BACKUP", timeout=_BEGIN_S)
     pieces = iter(lambda: wire.fetch("NODE.BACKUP", "NEXT"), None)

@@ -69,7 +69,7 @@ def read(file: Path) -> Iterator[BinaryIO]:
     if file.is_dir():
         # A data directory, most likely.
         hint = f"of a journal in a directory, give that as --engine {file}"
-        raise fail(Exit.USAGE, f"{file} is a directory, and no backup", hint)
+        raise fail(Exit.USAGE, f"{file} is a directory, not a backup", hint)
     with _said("read", file), file.open("rb") as source:
         yield source
 

@@ -1,7 +1,7 @@
 """Connections to all cells of a map, and how steps of a procedure (`placement.home_procedures`) are carried out.
 
 A cell with several shards is asked shard by shard: it is closed when all are, and above the greatest of their
-fences. Whatever fails ends the procedure; run again, it goes on where it was.
+fences. Any failure ends the procedure; run again, it continues where it stopped.
 """
 
 import time
@@ -33,7 +33,7 @@ from fencehold.placement.home_procedures import (
 )
 
 _STAGES = (OPEN, CLOSING, CLOSED)
-"""A cell is as far as the shard that is least so."""
+"""A cell is as far as its slowest shard."""
 _SHARDS_AT_ONCE = 16
 _LOOK_S = 3.0
 """How long to look for the leader of a cell."""
@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(CellMap).decode
 
 
 def url_of(url: str, addresses: tuple[str, ...]) -> str:
-    """The URL of a cell: reached as the one given is, with the same credentials."""
+    """The URL of a cell: like the one given, with the same credentials."""
     parts = urlsplit(url)
     user, at, _ = parts.netloc.rpartition("@")
     return f"{parts.scheme}://{user}{at}{','.join(addresses)}" + (f"?{parts.query}" if parts.query else "")
@@ -56,13 +56,13 @@ class CellWires:
         self._wires: dict[str, ShardWires] = {}
 
     def know(self, placed: CellMap) -> None:
-        """Take note of where cells are."""
+        """Note where cells are."""
         self._addresses |= {cell.name: cell.addresses for cell in placed.cells}
 
     def carry_out(self, procedure: Procedure, on_progress: Callable[[str], None]) -> CellMap:
-        """Do all steps of a procedure; the map that it ends with.
+        """Carry out all steps of a procedure; returns the map that it ends with.
 
-        Raises: what a cell said, or that it was not reached, with how to go on.
+        Raises: the error of a cell, or that it was not reached, with how to continue.
         """
         reply: Reply | FenceholdError = None
         while True:
@@ -99,7 +99,7 @@ class CellWires:
             case Open(prefix, fence, version, map_version):
                 return _home(self._call(step.cell, "CELL.OPEN", prefix, fence, version, map_version))
             case _:
-                raise UsageError(f"no cell is asked to {step.ask!r}")
+                raise UsageError(f"unknown step {step.ask!r}")
 
     def _call(self, cell: str, *words: str | int) -> list[dict[str, Any]]:
         """Ask all shards of a cell at once: they may be far away, and there may be many."""
@@ -110,7 +110,7 @@ class CellWires:
             return list(pool.map(lambda wire: wire.call(*words), wires))
 
     def spans(self, cell: str) -> str:
-        """What a cell says its engine is spread over."""
+        """How a cell's engine is spread, as it reports."""
         return str(self._of(cell).all[0].call("CELL.MAP")["spans"])
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ def _status(told: list[dict[str, Any]]) -> CellStatus:
 
 
 def _home(told: list[dict[str, Any]]) -> HomeStatus:
-    """What all shards of a cell say of a prefix, as one."""
+    """The state of a prefix in all shards of a cell, combined."""
     newest = max(told, key=lambda each: int(each["version"]))
     return HomeStatus(
         min((each["stage"] for each in told), key=_STAGES.index),

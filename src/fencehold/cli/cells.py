@@ -1,4 +1,4 @@
-"""`fencehold cells`: a map of prefixes to cells in a file, what it would change, the change; and what there is."""
+"""`fencehold cells`: a map of prefixes to cells in a file: plan and apply changes; show the current state."""
 
 import contextlib
 import tomllib
@@ -32,18 +32,18 @@ class FileCell(Struct, frozen=True, forbid_unknown_fields=True):
 
     addresses: tuple[str, ...]
     spans: Reach | None = None
-    """None: as the cell says itself (`fencehold serve --spans`)."""
+    """None: as the cell reports itself (`fencehold serve --spans`)."""
 
 
 class FileHome(Struct, frozen=True, forbid_unknown_fields=True):
-    """A home with more to be said of it than its cell."""
+    """A home with more options than its cell."""
 
     cell: str
     goal: Reach = Reach.NONE
 
 
 class MapFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file may say."""
+    """The content of a file."""
 
     cells: dict[str, FileCell]
     homes: dict[str, str | FileHome]
@@ -54,7 +54,7 @@ def read(path: Path) -> MapFile:
     """The map in a file.
 
     Raises:
-        UsageError: it cannot be read, or is none.
+        UsageError: it cannot be read, or is not a map.
     """
     try:
         return msgspec.convert(tomllib.loads(path.read_text()), MapFile)
@@ -68,7 +68,7 @@ def target_of(file: MapFile, wires: CellWires) -> CellMap:
     """The map that a file asks for, checked against what the cells are spread over.
 
     Raises:
-        UsageError: it makes no sense, or a goal cannot be reached.
+        UsageError: it is inconsistent, or a goal cannot be reached.
     """
     cells = tuple(
         Cell(name, each.addresses, each.spans or Reach.NONE) for name, each in sorted(file.cells.items())
@@ -159,7 +159,8 @@ def plan(file: MapPath, url: Url = URL, as_json: Json = False) -> None:
 
 
 def apply(file: MapPath, force: Force = False, url: Url = URL, as_json: Json = False) -> None:
-    """Apply a map to all its cells; homes that it has elsewhere are moved. Run again, it goes on where it was."""
+    """Apply a map to all its cells; homes that it has elsewhere are moved. Run again, it continues where it
+    stopped."""
     with cell_wires(url) as wires:
         target = target_of(read(file), wires)
         said = changes(_newest(target, wires), target)
@@ -172,7 +173,7 @@ def apply(file: MapPath, force: Force = False, url: Url = URL, as_json: Json = F
 
 
 def show(url: Url = URL, as_json: Json = False) -> None:
-    """Show the cells, and each prefix: its home, its goal, and what every cell says of it."""
+    """Show the cells, and each prefix: its home, its goal, and its state in every cell."""
     placed = current(url)
     with cell_wires(url) as wires:
         wires.know(placed)
@@ -200,7 +201,7 @@ def _newest(target: CellMap, wires: CellWires) -> CellMap | None:
 
 
 def _seen(wires: CellWires, cell: str) -> CellStatus | str:
-    """What a cell says; or why it says nothing."""
+    """The status of a cell; or why there is none."""
     try:
         status = wires.ask(Step(cell, Look()))
     except FenceholdError as error:
@@ -257,7 +258,7 @@ def _say_changes(said: list[str], as_json: bool, nothing: str) -> None:
 
 
 class _Progress:
-    """Says on stderr what is waited for, once for each thing."""
+    """Reports on stderr what is waited for, once for each thing."""
 
     def __init__(self) -> None:
         self._said = ""

@@ -1,4 +1,4 @@
-"""Checks: each examines one thing and reports ok, warn or fail, with what to do. None leaves a change."""
+"""Checks: each examines one thing and reports ok, warn or fail, with what to do. None changes anything."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ _SLOW_TRIP_MS = 5.0
 
 
 def all_findings(url: str, data: Path | None) -> Iterator[Finding]:
-    """Every check, in the order they are worth reading. A disk of this machine is tried only if it is named."""
+    """Every check, in order of importance. A disk of this machine is tested only if it is named."""
     yield from server(url)
     yield from nodes(url)
     yield from security_checks.own_files(url)
@@ -38,7 +38,7 @@ def all_findings(url: str, data: Path | None) -> Iterator[Finding]:
 
 
 def server(url: str) -> Iterator[Finding]:
-    """Is one there, does it lead, how far is it?"""
+    """Is a server there, does it lead, what is its position?"""
     try:
         wire = connect(url, patience_s=0)
     except CannotConnect as error:
@@ -65,7 +65,7 @@ def server(url: str) -> Iterator[Finding]:
 
 
 def _inside(wire: Wire) -> Iterator[Finding]:
-    """What only an administrator is told: its work, and the storage of its journal."""
+    """What only an administrator may see: its work, and the storage of its journal."""
     try:
         health = wire.call("NODE.HEALTH")
     except PermissionDenied as denied:

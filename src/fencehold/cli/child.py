@@ -33,7 +33,7 @@ class Child:
         self._go_read, self._go = os.pipe()
         self._failed, failed_write = os.pipe()
         parent = os.getpid()
-        # Loaded before the fork: what the child does there must be little.
+        # Loaded before the fork: the child must do as little as possible after it.
         libc = ctypes.CDLL(None, use_errno=True)
         self.pid = os.fork()
         if self.pid == 0:
@@ -42,7 +42,7 @@ class Child:
             if os.getppid() != parent:
                 os._exit(Exit.OK)
             _become(command, self._go_read, failed_write, mask)
-        # Both sides do it: neither may go on before it is done.
+        # Both sides do it: neither may continue before it is done.
         os.setpgid(self.pid, self.pid)
         os.close(self._go_read)
         os.close(failed_write)

@@ -1,4 +1,4 @@
-"""`fencehold cluster`: the nodes, who leads, and how far the others are."""
+"""`fencehold cluster`: the nodes, the leader, and how far the others are."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,9 +28,9 @@ def cluster(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Show the nodes: who leads, who stands by, how far each is. Exits 1 if none leads, 69 if none answers.
+    """Show the nodes: the leader, the standbys, how far each is. Exits 1 if none leads, 69 if none answers.
 
-    It asks the nodes that the URL names and those they know, so one address is enough while that node is there.
+    It asks the nodes that the URL names and those they know, so one address is enough while that node is up.
     """
     if watch and to_person() and not as_json:
         show_until_quit(Watching(url).draw, interval)

@@ -26,13 +26,13 @@ VARIABLE = "_FENCEHOLD_COMPLETE"
 NAMES_MAX = 100
 TOTAL_S = 1.0
 _EACH_S = 0.3
-"""For a node to take the connection, and again to greet."""
+"""For a node to accept the connection, and again to answer the greeting."""
 _PLAIN = frozenset("._:/@%+=,-")
 _BREAKS = (":", "=")
 
 
 def names(context: typer.Context, incomplete: str) -> list[str]:
-    """The names in use that begin so, at the server that the command line, or the environment, names."""
+    """The names in use with this prefix, at the server that the command line, or the environment, names."""
     if "--" in asked_words():
         # Of `run`: from here on it is the command's.
         return []
@@ -97,7 +97,7 @@ def for_bash(complete: Callable[[], object]) -> None:
     words, at = _rejoined(os.environ.get("COMP_WORDS", "").split("\n"), int(os.environ.get("COMP_CWORD") or 0))
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(words), str(at)
     typed = words[at] if at < len(words) else ""
-    # What stands before the last break stays on the line as it is.
+    # What precedes the last break stays on the line as it is.
     known = max((typed.rfind(mark) + 1 for mark in _BREAKS), default=0)
     offered = io.StringIO()
     try:

@@ -58,7 +58,7 @@ class Configuration(NamedTuple):
     listeners: dict[str, int]
     """Which listeners are started beside it, and on which ports."""
     optional: frozenset[str]
-    """Those of them that nobody asked for: the server does without one whose port is taken."""
+    """Those enabled by default only: the server skips one whose port is in use."""
     said: dict[str, Said]
     """Every setting, secrets masked."""
     sinks: SinkSettings = SinkSettings()
@@ -116,7 +116,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
 
 
 def _observing(said: Mapping[str, Said], file: File) -> Observing | None:
-    """What is counted and remembered beside the server, if anything is."""
+    """The observer beside the server, which counts and keeps history, if there is one."""
     path, data = said["history_file"].value, said["data"].value
     if said["no_observer"].value:
         if path and path != NO_HISTORY:
@@ -181,7 +181,7 @@ def _nearest(name: str, given: Mapping[str, Said], file: File) -> Said:
 
 
 def _tls(said: Mapping[str, Said]) -> ServerTls | None:
-    """What the listener is secured with, if it is; read once, so that what is wrong is said before it starts."""
+    """TLS of the listener, if any; read once, so that errors are reported before it starts."""
     cert, key, ca, crl = (said[name].value for name in ("tls_cert", "tls_key", "tls_ca", "tls_crl"))
     if cert is None and key is None:
         for name in ("tls_ca", "tls_crl", "tls_clients"):
@@ -197,9 +197,9 @@ def _tls(said: Mapping[str, Said]) -> ServerTls | None:
 
 
 def _settle_http(said: dict[str, Said], config: Config) -> frozenset[str]:
-    """Whether HTTP is listened for though nobody said so: where only this machine can connect.
+    """Whether HTTP is enabled by default: where only this machine can connect.
 
-    Not where any free port is wanted (0): who starts such a server starts many.
+    Not where any free port is wanted (0): such servers are often started in numbers.
     """
     off, port = said["no_http"], said["http"]
     if off.value and port.value is not None:
@@ -217,7 +217,7 @@ def _settle_http(said: dict[str, Said], config: Config) -> frozenset[str]:
 
 
 def _tokens(path: Path | None) -> Path | None:
-    """The file of tokens, read once, so that what is wrong is said before it starts."""
+    """The file of tokens, read once, so that errors are reported before it starts."""
     if path is None:
         return None
     path = path.expanduser()
@@ -240,7 +240,7 @@ def _settle_journal(said: dict[str, Said]) -> str:
 
 
 def _chosen(said: Mapping[str, Said]) -> str:
-    # `memory = false` does not say where the journal is.
+    # `memory = false` does not choose a journal.
     ways = [name for name in _NOT_CHOSEN if said[name].source != "default" and said[name].value]
     for source in SOURCES:
         near = [name for name in ways if said[name].source == source]

@@ -10,17 +10,17 @@ _BYTES_MAX = 4_096
 
 
 def password_of(file: Path | None) -> str:
-    """What the file says, up to the end of its first line; without one, what the environment says."""
+    """The first line of the file; without a file, the environment variable."""
     if file is None:
         return from_environment()
     try:
         with file.open("rb") as source:
             password = source.read(_BYTES_MAX).decode().partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read the engine's password from {file}: {reason}") from None
     if not password:
-        raise UsageError(f"the engine's password is to be in {file}, whose first line is empty")
+        raise UsageError(f"the engine's password must be in the first line of {file}, which is empty")
     return password
 
 

@@ -181,7 +181,7 @@ class Worker:
         self.process.stdin.flush()
 
     def hear(self, *expected: str) -> dict[str, Any]:
-        """What it says it did."""
+        """What it reports to have done."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         said: dict[str, Any] = json.loads(line) if line else {"said": "nothing"}

@@ -1,6 +1,6 @@
 """A worker of the demo: `python -m fencehold.cli.demo_worker URL WALLET TTL FENCED AMOUNT`.
 
-It says on stdout what it has done, one line of JSON each, and waits for a line on stdin between reading and
+It reports on stdout what it has done, one line of JSON each, and waits for a line on stdin between reading and
 writing, which is where it is stopped. It writes without checking again, as most code does: a check of the clock
 would only make the gap smaller, since the pause can come after the check.
 """
@@ -15,7 +15,7 @@ import fencehold
 
 
 def open_wallet(path: Path, amount: int) -> None:
-    """Make a wallet with so much in it, that has seen no fence yet."""
+    """Make a wallet with this amount in it, that has seen no fence yet."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE wallet (balance INTEGER NOT NULL, fence INTEGER NOT NULL)")
         database.execute("INSERT INTO wallet VALUES (?, 0)", (amount,))

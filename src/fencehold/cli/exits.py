@@ -1,4 +1,4 @@
-"""Exit codes: the one table. Where sysexits.h has a word for it, its number is used."""
+"""Exit codes: the one table. Where sysexits.h has a code for it, that is used."""
 
 from enum import IntEnum
 
@@ -37,7 +37,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.NO: "no: busy, not acquired in time, held by nobody, a check failed; of `serve`: the node had to stop",
+    Exit.NO: "no: busy, not acquired in time, not held, a check failed; of `serve`: the node had to stop",
     Exit.USAGE: "the command line, or the configuration, is wrong; nothing happened",
     Exit.DAMAGED: "the data directory, or the backup, is damaged; an operator must decide",
     Exit.UNAVAILABLE: "no server was reached, or it cannot serve; of `serve`: address or data directory is in use",

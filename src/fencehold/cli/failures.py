@@ -27,12 +27,12 @@ _in_json: ContextVar[bool] = ContextVar("_in_json", default=False)
 
 
 def complain(message: str, hint: str = "") -> None:
-    """Say what is wrong, and what to do about it."""
+    """Report what is wrong, and what to do about it."""
     note(f"fencehold: {message}" + (f"\n  {hint}" if hint else ""))
 
 
 def complain_in_json(code: int, message: str, hint: str = "", **facts: Any) -> None:
-    """The same for a program, with what else is known."""
+    """The same for a program, with further facts."""
     word = Exit(code).name.lower() if code in list(Exit) else "signal"
     said = {"error": word, "exit": int(code), "message": message, "hint": hint or None, **facts}
     sys.stderr.write(json.dumps(said, ensure_ascii=False) + "\n")

@@ -31,7 +31,7 @@ def break_(
         # A program gets every hold that ends; a person sees the first rows.
         view = view_of(wire, name, None if as_json else ROWS)
         if not view["holds"]:
-            raise fail(Exit.NO, f"nobody holds {clean(name)}")
+            raise fail(Exit.NO, f"{clean(name)} is not held")
         if not yes:
             _ask(view, as_json)
         broken = wire.call("LOCK.BREAK", name, "FENCE", view["fence"], "BY", in_passing("fencehold break"))

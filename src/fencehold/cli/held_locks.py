@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
     ttl: float
     timeout: float | None
     owner: str
-    """Shown beside the process to users who ask who holds it."""
+    """Shown with the process as the holder."""
     shared: bool = False
     limit: int = 0
     tier: Tier = CORRECTNESS

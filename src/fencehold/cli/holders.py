@@ -1,4 +1,4 @@
-"""People: who holds a name or waits for it, since when, in words; what `shapes` says in JSON."""
+"""Holders and waiters of a name, since when, in words; `shapes` has the same in JSON."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def began(seen: dict[str, Any], counted: str) -> tuple[str, str]:
 
 
 def holder(seen: dict[str, Any] | None, count: int) -> str:
-    """The oldest of so many holders, and how many more there are."""
+    """The oldest of this many holders, and how many more there are."""
     if seen is None:
         return ""
     return who(seen) + (f" +{count - 1}" if count > 1 else "")

@@ -1,4 +1,4 @@
-"""`fencehold home`: another cell is to be the home of a prefix; by moving it, or by promotion when it is lost."""
+"""`fencehold home`: make another cell the home of a prefix; by moving it, or by promotion when it is lost."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from fencehold.placement.home_procedures import promote as promoting
 from fencehold.runtime.calendar import now_us
 
 HOLD_TTL_S = 30.0
-"""What a session of a client lives without a keep-alive, unless it says otherwise."""
+"""How long a client's session lives without a keep-alive, by default."""
 
 HomePrefix = Annotated[str, typer.Argument(metavar="PREFIX", help="What the names begin with; '' is all others.")]
 To = Annotated[str, typer.Option("--to", metavar="CELL", help="The cell that is to be its home.")]
@@ -52,9 +52,9 @@ def move(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Move the home of a prefix to another cell: what is held is waited for, and fences go on growing.
+    """Move the home of a prefix to another cell: holds are waited for, and fences keep growing.
 
-    Run again, it goes on where it was.
+    Run again, it continues where it stopped.
     """
     placed = current(url)
     _carry_out(url, placed, moving(placed, prefix, to, Choice(force, frozenset(without))), prefix, to, as_json)
@@ -70,10 +70,10 @@ def promote(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Let another cell be the home of a prefix whose home is lost. Its fences jump, as after a restore.
+    """Make another cell the home of a prefix whose home is lost. Its fences jump, as after a restore.
 
-    The lease of the lost home is waited out, or you say that it is switched off. When it comes back, it is told,
-    and grants nothing of it.
+    The lease of the lost home is waited out, or you confirm that it is switched off. When it comes back, it learns
+    of this, and grants nothing of the prefix.
     """
     placed = current(url)
     loss = Loss(now_us(), hold_ttl, switched_off, frozenset(without), fence_above)

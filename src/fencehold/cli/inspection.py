@@ -1,4 +1,4 @@
-"""`ls`, `info`, `sessions`, `status`, `ping`: what is held, by whom, and who waits for it."""
+"""`ls`, `info`, `sessions`, `status`, `ping`: what is held, its holders and waiters."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ HEADERS = ("NAME…", "MODE", "HELD BY…", "FOR:", "WAITING:", "FENCE:")
 """The columns of a list of names, as `row` fills them."""
 _PAGE, _PAGE_WITH_HOLDS = 1_000, 250
 _OF_A_SHARD = ("epoch", "position", "logical_s", "fence")
-"""What a server with several shards has of each: no sum of them is anything."""
+"""What a server with several shards has for each: sums make no sense."""
 ROWS = 100
 """How many holders, and how many waiters, of a name are shown by default."""
 
@@ -83,20 +83,20 @@ def all_names(wire: Wire, prefix: str = "", *, with_hold: bool) -> Iterator[dict
 def info(
     name: Name,
     rows: Annotated[int, typer.Option(min=1, help="How many holders, and how many waiters, to show.")] = ROWS,
-    everybody: Annotated[bool, typer.Option("--all", help="Show all of them.")] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Show all of them.")] = False,
     tier: Tier = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Show who holds a name, since when, and who waits for it. Exits 1 if nobody holds it."""
+    """Show who holds a name, since when, and who waits for it. Exits 1 if it is not held."""
     with wired(url, tier=tier, name=name) as wire:
-        view = view_of(wire, name, None if everybody else rows)
+        view = view_of(wire, name, None if show_all else rows)
     if as_json:
         say_json(shapes.lock(view))
     else:
         show(view)
     if not view["holds"]:
-        raise fail(Exit.NO, f"nobody holds {clean(name)}")
+        raise fail(Exit.NO, f"{clean(name)} is not held")
 
 
 def view_of(wire: Wire, name: str, rows: int | None = ROWS) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def export_(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write all that a journal holds to one file.
+    """Write the whole content of a journal to one file.
 
     A cluster may keep serving: reading does not disturb the leader. A server that keeps its journal in a
     directory owns it: use `fencehold backup` while it runs.
@@ -106,7 +106,7 @@ def import_(
 ) -> None:
     """Start an empty journal from a backup.
 
-    The backup is read whole first: one that is damaged changes nothing. Fences go on far above those in it, so
+    The backup is read whole first: one that is damaged changes nothing. Fences continue far above those in it, so
     that none that was granted since it was made is granted again. The backup of a shard goes where that shard has
     its journal.
     """
@@ -195,7 +195,7 @@ def _existing(engine: str, password_file: Path | None, shard: int) -> Journal:
     """A journal to read: creating an empty one would not help."""
     path = path_of(engine)
     if path is not None and not os.path.isdir(shard_path(path, shard)):
-        raise UsageError(f"{clean(shard_path(path, shard))} is no journal: there is no such directory")
+        raise UsageError(f"{clean(shard_path(path, shard))} is not a journal: there is no such directory")
     return _journal(engine, password_file, shard)
 
 

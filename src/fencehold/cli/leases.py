@@ -51,7 +51,7 @@ from fencehold.errors import (
 _RESUMES_MAX = 100
 """How often one wait may resume its session: more failovers than a script should wait through."""
 _MOVING_S = 5.0
-"""How long a name may be on its way to another shard before a try gives up. The same as in the SDK."""
+"""How long a name may be moving to another shard before a try gives up. The same as in the SDK."""
 _AGAIN_S = 0.1
 
 TokenText = Annotated[str, typer.Argument(metavar="TOKEN", help="What `acquire` printed; - reads it from stdin.")]
@@ -104,7 +104,7 @@ def acquire(
 
 
 def _seen(wire: Wire, name: str) -> dict[str, Any]:
-    """Who has a name; one who may not see that is told that it is busy, and no more."""
+    """The holders of a name; a caller that may not see them only learns that it is busy."""
     try:
         view: dict[str, Any] = wire.call("LOCK.INFO", name)
     except PermissionDenied:
@@ -185,7 +185,7 @@ def _acquired(member: Member, name: str, wait: float | None, mode: tuple[str | i
         try:
             return _waited(member, request, until)
         except (Overloaded, Elsewhere, Suspended):
-            # Of another cell, or of one that may be cut off: this connection does not lead there.
+            # Of another cell, or of one that may be cut off: not reachable by this connection.
             raise
         except Moved:
             now = time.monotonic()
@@ -231,7 +231,7 @@ def _waited(member: Member, request: tuple[str | int, ...], until: float) -> Any
             case ["timeout" | "cancelled", *_]:
                 return None
             case ["refused", _, code, message]:
-                # It may wait no longer: a right was taken away, it stands in a circle, or the name moves.
+                # It may wait no longer: a right was revoked, it is in a deadlock, or the name moves.
                 raise error(code, message)
             case ["ended", *_]:
                 raise SessionExpired("the session ended while this waited: the ttl is too short for this network")

@@ -1,8 +1,9 @@
-"""`fencehold listener`: a listener for another protocol, in a process of its own, that reaches the service as a
-client does.
+"""`fencehold listener`: a listener for another protocol, in its own process, that reaches the service as a client
+does.
 
 1. It may run beside a node or anywhere else, any number of times; `serve --grpc` starts one beside itself.
-2. SIGTERM and SIGINT: no more is taken, its sessions are closed; exit 0. SIGHUP: its certificates are read again.
+2. SIGTERM and SIGINT: no more is accepted, its sessions are closed; exit 0. SIGHUP: its certificates are read
+   again.
 3. Started by a server, it ends with it: its standard input is a pipe, and closes when the server is gone.
 """
 
@@ -34,7 +35,7 @@ NICE = 5
 
 
 class Listener(Protocol):
-    """What takes connections, of any protocol."""
+    """Accepts connections, of any protocol."""
 
     host: str
     port: int
@@ -76,7 +77,7 @@ ListenerToken = Annotated[
 ]
 PortFile = Annotated[
     Path | None,
-    typer.Option("--port-file", metavar="FILE", help="Write the port to this file once connections are taken."),
+    typer.Option("--port-file", metavar="FILE", help="Write the port to this file once connections are accepted."),
 ]
 LogJson = Annotated[bool, typer.Option("--json", help="Write the log as lines of JSON.")]
 Traces = Annotated[
@@ -108,7 +109,7 @@ def grpc(
     traces: Traces = False,
     with_parent: WithParent = False,
 ) -> None:
-    """Listen for gRPC, and carry what is asked to the service at --url."""
+    """Listen for gRPC, and forward requests to the service at --url."""
     key = os.environ.get(KEY_VARIABLE, "")
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients, tls_crl), insecure)
     with _extra("grpc"):
@@ -138,7 +139,7 @@ def http(
         typer.Option("--trace-url", metavar="URL", help="Where the dashboard links traces to; {trace} is the id."),
     ] = "",
 ) -> None:
-    """Listen for HTTP, and carry what is asked to the service at --url."""
+    """Listen for HTTP, and forward requests to the service at --url."""
     key = os.environ.get(KEY_VARIABLE, "")
     tls = _checked(url, host, tls_of(tls_cert, tls_key, tls_ca, tls_clients, tls_crl), insecure)
     with _extra("http"):
@@ -198,11 +199,11 @@ class ListenerProcess:
         self._kind = kind
         self._with_parent = with_parent
         self._stopping = asyncio.Event()
-        # Where both want the same core, a node comes first: it decides for all, this one speaks for some.
+        # Where both want the same core, a node comes first: it serves all clients, this one only some.
         os.nice(NICE)
         log_to_stderr(as_json)
         if with_parent and sys.stderr.isatty() and not as_json:
-            # A person reads the server's words there; this one only speaks up if something is wrong.
+            # A user reads the server's output there; this one only reports problems.
             logging.getLogger("fencehold").setLevel(logging.WARNING)
 
     def run(self, port_file: Path | None) -> None:

@@ -1,7 +1,7 @@
-"""Listeners beside a node: processes that `serve` starts, watches, and takes with it.
+"""Listeners beside a node: processes that `serve` starts, watches, and ends with it.
 
 1. A listener never runs in the node's process: what it does cannot hold up the node's event loop.
-2. One that ends is started again: soon at first, later each time it ends early. The node goes on meanwhile.
+2. One that ends is started again, with back-off while it ends early. The node keeps serving meanwhile.
 3. They end with the node: told to, when it stops; by the end of their standard input, when it is killed.
 """
 
@@ -30,16 +30,16 @@ KINDS = {
 }
 """Each kind of listener, and what it needs to be installed."""
 HTTP_PORT = 7422
-"""Where HTTP is listened for unless something else is said."""
+"""The default port of HTTP."""
 PAUSE_S_FIRST, PAUSE_S_MAX = 0.5, 30.0
 LIVED_S = 60.0
-"""One that ran for so long did not end early."""
+"""One that ran this long did not end early."""
 _STOP_S = 5.0
 _LOG = logging.getLogger("fencehold")
 
 
 def check_installed(kinds: Mapping[str, int]) -> None:
-    """Refuse, before anything is started, what could only end at once.
+    """Refuse, before anything is started, what would end at once.
 
     Raises:
         UsageError: something is not installed.
@@ -51,12 +51,12 @@ def check_installed(kinds: Mapping[str, int]) -> None:
 
 
 def is_installed(kind: str) -> bool:
-    """Whether all is there that a kind of listener needs."""
+    """Whether everything that a kind of listener needs is installed."""
     return all(_is_there(module) for module in KINDS[kind])
 
 
 def can_listen(host: str, port: int) -> bool:
-    """Whether nobody else listens there."""
+    """Whether the address is free to listen on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
@@ -83,7 +83,7 @@ def command_of(
     traces: bool = False,
     trace_url: str = "",
 ) -> list[str]:
-    """How a listener beside a node is started: it is told what the node was told of where and how to listen."""
+    """The command of a listener beside a node: it gets the node's own options of where and how to listen."""
     words = [sys.executable, "-m", "fencehold.cli", "listener", kind, "--with-parent"]
     words += ["--url", url_of(config, node_port), "--host", config.host, "--port", str(port)]
     words += ["--insecure"] if config.insecure else []
@@ -110,13 +110,13 @@ def _clients_words(tls: ServerTls | None) -> list[str]:
 
 
 def check_upstream(config: Config, what: str = "--grpc and --http", instead: str = "fencehold listener") -> None:
-    """Refuse listeners, or sinks, beside a node that they could not speak to.
+    """Refuse listeners, or sinks, that could not connect to their node.
 
-    A listener passes on who its clients are: by their users, secrets and tokens. It has no certificate of its own:
-    by the node's, all of them would be taken for a node.
+    A listener passes on its clients' credentials: their users, secrets and tokens. It has no certificate of its
+    own: with the node's, all of them would be taken for a node.
 
     Raises:
-        UsageError: the node asks everybody for a certificate.
+        UsageError: the node requires a certificate of every client.
     """
     if config.tls is not None and config.tls.clients is Clients.REQUIRED:
         raise UsageError(
@@ -128,7 +128,7 @@ def check_upstream(config: Config, what: str = "--grpc and --http", instead: str
 def url_of(config: Config, port: int) -> str:
     """Where a process on the same machine reaches a node that listens there.
 
-    By TLS it is the address that others are told, if there is one: a certificate is for that.
+    With TLS it is the advertised address, if there is one: the certificate is for that.
     """
     if config.tls is None:
         return f"fencehold://{_reached(config.host)}:{port}"
@@ -148,7 +148,7 @@ def _reached(host: str) -> str:
 
 
 class Listeners:
-    """Those of one node."""
+    """The listeners of one node."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Listeners:
         on_ended: Callable[[str, int, float], None],
         environments: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
-        """`environments`: what some of them are told beside their words."""
+        """`environments`: extra environment variables of some of them."""
         self._commands = commands
         self._environments = environments
         self._on_ended = on_ended
@@ -168,7 +168,7 @@ class Listeners:
         self._keeping = [asyncio.create_task(self._keep(kind, words)) for kind, words in self._commands.items()]
 
     async def stop(self) -> None:
-        """Have them end, and wait for it."""
+        """Stop them, and wait until they have ended."""
         for task in self._keeping:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
@@ -181,7 +181,7 @@ class Listeners:
         clean |= self._environments.get(kind, {})
         while True:
             started_at = loop.time()
-            # Its standard input is the string it hangs on: held open here, and closed by the kernel if we die.
+            # It ends when its standard input closes: held open here, and closed by the kernel if we die.
             process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.PIPE, env=clean)
             self.processes[kind] = process
             code = await process.wait()
@@ -205,5 +205,5 @@ async def _ended(process: Any) -> None:
 
 
 def tell_ended(kind: str, code: int, pause_s: float) -> None:
-    """Tell that a listener has ended, and when it is started again."""
+    """Log that a listener has ended, and when it is started again."""
     _LOG.warning("listener_ended", extra={"facts": {"kind": kind, "code": code, "again_in_s": pause_s}})

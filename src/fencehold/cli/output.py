@@ -1,9 +1,9 @@
-"""Output: tables and colour for people, tab-separated lines for pipes, JSON when asked for.
+"""Output: tables and colour for terminals, tab-separated lines for pipes, JSON when asked for.
 
 1. Results go to stdout; notes and errors go to stderr.
 2. Into a pipe no colour, no boxes, no header: one line each, fields separated by tabs.
 3. On a terminal nothing is cut where it must not be: sentences wrap between words, tables fit (see `tables`).
-4. Rich is loaded only when there is a person to see it. It respects NO_COLOR.
+4. Rich is loaded only for a terminal. It respects NO_COLOR.
 """
 
 import functools
@@ -63,7 +63,7 @@ def _wrapped(line: str, indent: str) -> str:
 
 
 def hanging(text: str, margin: int) -> str:
-    """A sentence for a person that begins at a margin, and goes on there."""
+    """A sentence for a terminal, wrapped at a margin."""
     width = max(columns() - margin, 40)
     ends = text[len(text.rstrip("\n")) :]
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
@@ -145,7 +145,7 @@ def ago(ms: float) -> str:
 
 
 def clock_time(ms_from_now: float) -> str:
-    """The moment so long from now in local time."""
+    """The moment this long from now in local time."""
     now = datetime.now().astimezone()
     return _clocked(now + timedelta(milliseconds=ms_from_now), now)
 

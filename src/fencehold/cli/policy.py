@@ -22,19 +22,19 @@ from fencehold.errors import UsageError
 _FILE_BYTES_MAX = 4 << 20
 
 PolicyPath = Annotated[Path, typer.Argument(metavar="FILE", help="A policy in TOML; it is the whole policy.")]
-Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="A user, or what a certificate says.")]
+Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="A user, or the principal of a certificate.")]
 VerbWord = Annotated[str, typer.Argument(metavar="VERB", help="acquire, observe, break, events or admin.")]
 
 
 class FileUser(Struct, frozen=True, forbid_unknown_fields=True):
-    """A user in a file: secrets are nowhere but at the server."""
+    """A user in a file: secrets are only at the server."""
 
     roles: tuple[str, ...] = ()
     disabled: bool = False
 
 
 class PolicyFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a file may say."""
+    """The content of a file."""
 
     users: dict[str, FileUser] = {}
     roles: dict[str, Role] = {}
@@ -55,7 +55,7 @@ def read(path: Path) -> PolicyFile:
     """The policy in a file.
 
     Raises:
-        UsageError: it cannot be read, or is none.
+        UsageError: it cannot be read, or is not a policy.
     """
     try:
         if path.stat().st_size > _FILE_BYTES_MAX:
@@ -118,10 +118,10 @@ def apply(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Let a server have the policy of a file, in one step.
+    """Apply the policy of a file to a server, in one step.
 
-    Sessions of users that are removed or disabled end in it, and waiters that may not have their names any more
-    are refused in it. What is held stays held. If the policy was changed meanwhile, nothing happens.
+    In it, sessions of users that are removed or disabled end, and waiters that may no longer acquire their names
+    are refused. What is held stays held. If the policy was changed meanwhile, nothing happens.
     """
     wanted = read(file)
     with wired(url) as wire:
@@ -143,14 +143,14 @@ def apply(
 
 
 def _check_door(now: Current, wanted: PolicyFile) -> None:
-    """See that an administrator is left who can log in."""
+    """Check that an administrator is left who can log in."""
     for name, user in wanted.users.items():
         known = now.users.get(name, Listed())
         if (known.secrets or known.tokens) and is_admin(wanted.roles, Listed(user.roles, user.disabled)):
             return
     raise fail(
         Exit.USAGE,
-        "no administrator of this policy has a secret: nobody could log in to change it again",
+        "no administrator of this policy has a secret: no one could log in to change it again",
         "create one (fencehold user add NAME --admin), or add --certificates if one has a certificate",
     )
 
@@ -168,14 +168,14 @@ def _ask(now: Current, found: list[Step], as_json: bool) -> None:
 
 
 def show(url: Url = URL, as_json: Json = False) -> None:
-    """Show the policy of a server: users, roles, quotas, and how often a quota was met."""
+    """Show the policy of a server: users, roles, quotas, and how often a quota was exceeded."""
     with wired(url) as wire:
         now = policy_wire.current(wire)
     if as_json:
         say_json(msgspec.to_builtins(now))
         return
     if not now.revision:
-        say("no policy: everybody may do everything")
+        say("no policy: every client may do everything")
         return
     say(f"revision {now.revision}\n")
     say_users(now)
@@ -260,7 +260,7 @@ POLICY = {"plan": plan, "apply": apply, "show": show}
 
 
 def roles(url: Url = URL, as_json: Json = False) -> None:
-    """List the roles, and who has them."""
+    """List the roles, and the users that have them."""
     with wired(url) as wire:
         now = policy_wire.current(wire)
     rows = [(name, [user for user, each in now.users.items() if name in each.roles]) for name in now.roles]
@@ -290,7 +290,7 @@ ROLE = {"list": roles, "show": role}
 
 
 def whoami(url: Url = URL, as_json: Json = False) -> None:
-    """Show as whom the server knows you, and what you are in its policy."""
+    """Show your principal at the server, and what it is in the policy."""
     with wired(url) as wire:
         told = wire.call("WHOAMI")
     told = {**told, "known": bool(told["known"]), "admin": bool(told["admin"])}
@@ -298,7 +298,7 @@ def whoami(url: Url = URL, as_json: Json = False) -> None:
         say_json(told)
     elif not told["revision"]:
         who = clean(told["principal"])
-        say(f"{f'you are {who}; ' if who else ''}the server has no policy: everybody may do everything")
+        say(f"{f'you are {who}; ' if who else ''}the server has no policy: every client may do everything")
     else:
         say_facts(
             {
@@ -313,7 +313,7 @@ def whoami(url: Url = URL, as_json: Json = False) -> None:
 def can(
     principal: Principal, verb: VerbWord, name: Name, tier: Tier = "", url: Url = URL, as_json: Json = False
 ) -> None:
-    """Ask whether somebody may do something to a name, and by which rule; exits with 1 if not."""
+    """Ask whether a principal may do something to a name, and by which rule; exits with 1 if not."""
     if verb.lower() not in [each.value for each in Verb]:
         raise typer.BadParameter(f"{verb!r} is not a verb: it is acquire, observe, break, events or admin")
     with wired(url, tier=tier) as wire:
@@ -325,7 +325,7 @@ def can(
         known = bool(told["known"])
         say_json({"allowed": is_allowed, "known": known, "role": told["role"] or None, "rule": plain})
     else:
-        why = f"role {clean(told['role'])}: {rule_text(rule)}" if rule else "no rule is about it"
+        why = f"role {clean(told['role'])}: {rule_text(rule)}" if rule else "no rule matches it"
         if not told["revision"]:
             why = "the server has no policy"
         elif not told["known"]:

@@ -1,4 +1,4 @@
-"""The policy of a server, as commands ask for it and change it: read whole, changed in one entry."""
+"""The policy of a server, as commands read it and change it: read whole, changed in one entry."""
 
 import json
 from typing import Any
@@ -17,14 +17,14 @@ _CHANGE_BYTES_MAX = 63 << 10
 
 
 class ListedToken(Struct, frozen=True):
-    """A token as it is shown: since when, and until when, in Unix seconds; 0: not known, and for good."""
+    """A token as shown: since when, and until when, in Unix seconds; 0: unknown, and without end."""
 
     made_s: int = 0
     expires_s: int = 0
 
 
 class Listed(Struct, frozen=True):
-    """A user as it is shown: how many secrets it has, and what its tokens are called."""
+    """A user as shown: how many secrets it has, and the names of its tokens."""
 
     roles: tuple[str, ...] = ()
     disabled: bool = False
@@ -44,7 +44,7 @@ class Current(Struct, frozen=True):
 
 
 def current(wire: Wire) -> Current:
-    """What the server that leads has."""
+    """The policy of the leader."""
     told = wire.call("POLICY.GET")
     tables = {**json.loads(told["policy"]), "used": json.loads(told["used"])}
     tables |= {"exceeded": json.loads(told["exceeded"]), "revision": told["revision"]}
@@ -58,7 +58,7 @@ def apply(wire: Wire, revision: int, change: PolicyChange) -> dict[str, Any]:
     """
     data = msgspec.json.encode(change)
     if len(data) > _CHANGE_BYTES_MAX:
-        size = f"{len(data) >> 10} KiB, of {_CHANGE_BYTES_MAX >> 10} at the most"
+        size = f"{len(data) >> 10} KiB, of at most {_CHANGE_BYTES_MAX >> 10}"
         raise UsageError(f"too large for one step ({size}): apply it in parts, roles before users")
     try:
         told: dict[str, Any] = wire.call("POLICY.APPLY", revision, data.decode())

@@ -1,4 +1,4 @@
-"""Telling the port that was chosen, in a file."""
+"""Writes the port that was chosen to a file."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from fencehold.cli.failures import fail
 
 
 def tell_port(port_file: Path | None, port: int) -> None:
-    """Written whole: those who wait for the file must not read half a number."""
+    """Written atomically: a reader that waits for the file must not read half a number."""
     if port_file is None:
         return
     try:

@@ -1,7 +1,7 @@
 """`fencehold run`: hold locks while a command runs, as flock(1) does; on every machine, and with a fence.
 
-1. One loop, over signals: those sent to us, the child's end, and one of our own that says that the hold has
-   changed. They are blocked in every thread, so that none is lost between two waits.
+1. One loop, over signals: those sent to us, the child's end, and one of our own that signals a change of the hold.
+   They are blocked in every thread, so that none is lost between two waits.
 2. Signals sent to us are passed on to the command; the exit code is the command's.
 3. When the hold is lost the command is ended: SIGTERM, then SIGKILL.
 4. While we are stopped (ctrl-z), we cannot renew: before the command continues, the hold must still be valid.
@@ -226,8 +226,8 @@ class Running:
         """Give the shell its terminal, and continue when the shell does, if the hold is still valid."""
         self._child.take_terminal()
         os.killpg(os.getpgrp(), signal.SIGSTOP)
-        # Here it is later: the shell has continued us. Its signal is taken here: passed on later, it would have a
-        # command go on that was stopped again meanwhile, and nobody would know that it had been.
+        # Here it is later: the shell has continued us. Its signal is consumed here: passed on later, it would
+        # continue a command that was stopped again meanwhile, and that stop would go unnoticed.
         signal.sigtimedwait({signal.SIGCONT}, 0)
         self._child.give_terminal()
         self._end_if_lost()

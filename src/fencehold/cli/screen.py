@@ -40,7 +40,7 @@ def _keys() -> Iterator[None]:
 
 
 def _quit_within(seconds: float) -> bool:
-    """Wait that long; says whether q was pressed."""
+    """Wait that long; returns whether q was pressed."""
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         if not sys.stdin.isatty():

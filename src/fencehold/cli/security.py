@@ -1,7 +1,7 @@
-"""`fencehold security`: an authority of one's own, certificates signed by it, tokens of services.
+"""`fencehold security`: a certificate authority, certificates signed by it, service tokens.
 
-No secret is said on the command line. Keys are written to files for their owner alone, and a token is shown once,
-when it is made.
+No secret is given on the command line. Keys are written to files readable by their owner alone, and a token is
+shown once, when it is made.
 """
 
 import shlex
@@ -42,7 +42,7 @@ def init(
     days: Days = DAYS,
     as_json: Json = False,
 ) -> None:
-    """Make an authority, a certificate for the nodes and one for an administrator, and say what to type next.
+    """Make an authority, a certificate for the nodes and one for an administrator, and print what to type next.
 
     For a first cluster. If you have an authority already, you need none of this: `fencehold serve --tls-cert …`.
     """
@@ -50,7 +50,7 @@ def init(
     issuer = Issuer.make(directory)
     hosts = [*_LOOPBACK, *(host or [])]
     server, mine = issuer.for_node("server", hosts, days), issuer.for_client("admin", admin, days)
-    # Empty, and there from the first day: a server that was started with it needs no restart to refuse somebody.
+    # Empty, and there from the start: a server that was started with it needs no restart to refuse a client.
     crl = issuer.revoke()
     if as_json:
         say_json(
@@ -83,13 +83,11 @@ def cert(
     directory: Folder,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="The principal: a name, or a SPIFFE ID; of a node, what it is called."
-        ),
+        typer.Argument(metavar="NAME", help="The principal: a name, or a SPIFFE ID; for a node, its name."),
     ],
     host: Hosts = None,
     file: Annotated[
-        str, typer.Option("--file", metavar="NAME", help="What its files are called.", show_default="NAME")
+        str, typer.Option("--file", metavar="NAME", help="The name of its files.", show_default="NAME")
     ] = "",
     days: Days = DAYS,
     as_json: Json = False,
@@ -115,7 +113,7 @@ def renew(
     days: Days = DAYS,
     as_json: Json = False,
 ) -> None:
-    """Renew certificates: the same names, a new key. A server takes the new files by itself.
+    """Renew certificates: the same names, a new key. A server reloads the files by itself.
 
     The files are replaced in their place; copy them to where servers and clients read them.
     """
@@ -137,9 +135,9 @@ def revoke(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Which certificates.")],
     as_json: Json = False,
 ) -> None:
-    """Revoke certificates: servers that read the list (`serve --tls-crl`) let nobody in who shows one.
+    """Revoke certificates: servers that read the list (`serve --tls-crl`) refuse clients that show one.
 
-    Connections that are open with one are ended, too. The list is a file; copy it to where servers read it.
+    Open connections with one are ended, too. The list is a file; copy it to where servers read it.
     """
     path = Issuer(directory).revoke(*names)
     if as_json:
@@ -149,7 +147,7 @@ def revoke(
 
 
 def token(
-    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Whose token it is.")],
+    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="The owner of the token.")],
     tokens: Annotated[
         Path,
         typer.Option(

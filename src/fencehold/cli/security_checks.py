@@ -1,6 +1,6 @@
-"""Checks of what is open: is anything sent in the clear, is anybody let in unasked, do certificates and keys hold?
+"""Security checks: is anything sent unencrypted, are clients authenticated, are certificates and keys in order?
 
-A server says what it asks for in INFO; of one that is older nothing is found.
+A server reports what it requires in INFO; for an older one there are no findings.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _HOW = "docs/how-to/first-secured-cluster.md: `fencehold security init DIR` make
 
 
 def server(facts: Mapping[str, Any], certificate: bytes | None) -> Iterator[Finding]:
-    """What the server that was reached leaves open."""
+    """Findings about the server that was reached."""
     if "auth" not in facts:
         return
     is_local = is_loopback(str(facts.get("listens_on", "")))
@@ -40,19 +40,19 @@ def _encryption(is_tls: bool, is_local: bool) -> Finding:
 
 def _logins(auth: str, principal: str, is_local: bool) -> Finding:
     if auth == "required":
-        return Finding("logins", "ok", f"everybody must authenticate; you are {principal or 'nobody'}")
+        return Finding("logins", "ok", f"every client must authenticate; you are {principal or 'anonymous'}")
     if auth == "policy":
-        return Finding("logins", "ok", f"the policy says who may do what; you are {principal or 'nobody'}")
+        return Finding("logins", "ok", f"the policy says who may do what; you are {principal or 'anonymous'}")
     if is_local:
         return Finding(
-            "logins", "ok", "no authentication: everybody on this machine can acquire and break any lock"
+            "logins", "ok", "no authentication: every user of this machine can acquire and break any lock"
         )
-    said = "no authentication: everybody who can connect can acquire and break any lock"
+    said = "no authentication: every client that can connect can acquire and break any lock"
     return Finding("logins", "warn", said, f"start it without --insecure: {_HOW}")
 
 
 def expiry(check: str, not_after: datetime, now: datetime) -> Finding:
-    """How long a certificate is valid yet."""
+    """How long a certificate remains valid."""
     days = (not_after - now).days
     said = f"valid until {not_after:%Y-%m-%d %H:%M} UTC"
     if not_after <= now:
@@ -69,7 +69,7 @@ def own_files(url: str) -> Iterator[Finding]:
     named = [
         os.environ.get(variable, "") for variable in ("FENCEHOLD_KEY", "FENCEHOLD_TLS_KEY", "FENCEHOLD_TOKENS")
     ]
-    # What is wrong with the URL was said before, of the server.
+    # Errors in the URL were reported before, by the server check.
     with contextlib.suppress(FenceholdError):
         files = service_address(url).tls
         named.append(str(files.key or "") if files is not None else "")
@@ -84,6 +84,6 @@ def _key(path: Path) -> Iterator[Finding]:
         yield Finding("key", "fail", f"{path}: {error.strerror}")
         return
     if mode & 0o007:
-        yield Finding("key", "warn", f"everybody here can read {path} (mode {mode:03o})", f"chmod o= {path}")
+        yield Finding("key", "warn", f"every user here can read {path} (mode {mode:03o})", f"chmod o= {path}")
     else:
-        yield Finding("key", "ok", f"{path} is not for everybody")
+        yield Finding("key", "ok", f"{path} is not readable by every user")

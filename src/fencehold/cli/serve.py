@@ -34,8 +34,8 @@ from fencehold.placement.map import SHARDS_MAX
 from fencehold.security.tls import Clients
 from fencehold.server import Config
 
-_JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Where it listens, what it says"
-_SECURITY = "Who is let in"
+_JOURNAL, _CLUSTER, _REST = "Where the journal is", "One of several nodes", "Where it listens, what it logs"
+_SECURITY = "Security"
 
 
 def _option(setting: str, panel: str, words: str, *flags: str, **more: Any) -> Any:
@@ -77,7 +77,7 @@ ShardCount = Annotated[
     _option(
         "shards",
         _JOURNAL,
-        "Spread the names over so many machines, each with a journal of its own; it cannot change later.",
+        "Spread the names over this many machines, each with its own journal; it cannot change later.",
         min=1,
         max=SHARDS_MAX,
         metavar="N",

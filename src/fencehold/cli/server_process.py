@@ -38,8 +38,8 @@ from fencehold.security.tokens import digest_of, new_token
 from fencehold.server import Config, Server
 
 _MARGIN = 14
-_NOBODY = (
-    "nobody can log in: there are no users, no tokens and no certificates of clients; "
+_NO_LOGINS = (
+    "no client can log in: there are no users, no tokens and no certificates of clients; "
     "add --tls-ca FILE and --tls-clients optional, or --tokens FILE"
 )
 _LOG = logging.getLogger("fencehold")
@@ -61,7 +61,7 @@ class Serving:
         traces: bool = False,
         trace_url: str = "",
     ) -> None:
-        """`optional` names the listeners that nobody asked for."""
+        """`optional` names the listeners that are enabled by default only."""
         self._config = config
         self._breaks = Teller("fencehold.server.broken")
         self._as_json = as_json
@@ -107,7 +107,7 @@ class Serving:
                 self._say_weak(note)
             if server.node.leads and server.door.admits_nobody:
                 # A standby may not have read the policy yet, and its users.
-                self._say_weak(_NOBODY)
+                self._say_weak(_NO_LOGINS)
             for host in server.hosts:
                 host.node.on_broken = self._say_broken
                 host.node.on_room = partial(self._say_room, host.node)
@@ -140,7 +140,8 @@ class Serving:
             )
             for kind, port in self._listeners.items()
         }
-        # By it they tell where logins come from; nobody else is believed that (`security/admission.py`).
+        # With it they pass on the addresses of logins; no other client is trusted with that
+        # (`security/admission.py`).
         key = new_token()
         server.door.admission.own_listeners = frozenset([digest_of(key)])
         environments = {kind: {KEY_VARIABLE: key} for kind in commands}
@@ -157,7 +158,7 @@ class Serving:
             await listeners.stop()
 
     def _say_left_out(self, kind: str, port: int) -> None:
-        """A listener that nobody asked for is not started: another server has its port."""
+        """A listener enabled by default is not started: another server has its port."""
         if self._greets:
             words = f"no {kind.upper()}: port {port} is in use. Choose another with --{kind} PORT, or --no-{kind}"
             self._print(words, is_trouble=False)
@@ -198,7 +199,7 @@ class Serving:
             self._tell_led(server.shards)
 
     def _tell_led(self, shards: Shards) -> None:
-        """Log how many shards it leads, and each change from here on. The first shard is told of by itself."""
+        """Log how many shards it leads, and each change from here on. The first shard is logged separately."""
         told = -1
 
         def tell() -> None:
@@ -234,7 +235,7 @@ class Serving:
         _LOG.log(level, "holding_back" if refusal else "taking_new_work", extra={"facts": facts})
 
     def _say_broken(self, event: Event, principal: str) -> None:
-        """An operator force-released a hold: log by whom, as whom, and who held it."""
+        """An operator force-released a hold: log the operator, the principal, and the holder."""
         holder = clean(party(event.session, event.owner, event.session_meta))
         by = clean(party(0, "", event.by).described()) if event.by else "unknown"
         (name,) = event.names
@@ -248,7 +249,7 @@ class Serving:
             self._breaks.tell(logging.WARNING, "broken", facts=facts)
 
     def _say_noted(self, level: int, event: str, facts: dict[str, Any]) -> None:
-        """Something that the observer finds worth a line."""
+        """Log something that the observer reports."""
         if self._greets:
             words = ", ".join(f"{key} {clean(str(value))}" for key, value in facts.items())
             self._print(f"{event.replace('_', ' ')}: {words}", is_trouble=level >= logging.WARNING)
@@ -256,7 +257,7 @@ class Serving:
             _LOG.log(level, event, extra={"facts": facts})
 
     def _say_flood(self, server: Server, flood: Flood) -> None:
-        """A client sends more than its share: who that is, and how much."""
+        """A client sends more than its share: which one, and how much."""
         name, peer = clean(server.door.called(flood.source)), flood.source.peer
         if self._greets:
             words = f"{name} at {peer} sends {flood.commands_per_s} commands/s and is throttled"
@@ -266,7 +267,7 @@ class Serving:
             _LOG.warning("throttled", extra={"facts": facts})
 
     def _say_refused(self, peer: str, why: str) -> None:
-        """Somebody was rejected: from where, and why."""
+        """A client was refused: its address, and why."""
         if self._greets:
             self._print(f"{clean(peer)} was rejected: {clean(why)}", is_trouble=True)
         else:
@@ -320,7 +321,7 @@ class Serving:
             console(stderr=True).print(f"\nstopping: answering what was asked{more} …", style="dim")
 
     def _say_ready(self, server: Server) -> None:
-        # If a node cannot open its journal, they say why; that is logged with its role.
+        # If a node cannot open its journal, the notes say why; that is logged with its role.
         notes = () if server.node.role == "waiting" else server.node.notes
         if self._greets:
             _greet(server, notes, self._listeners)
@@ -335,7 +336,7 @@ class Serving:
             tls=self._config.tls is not None,
             auth="required"
             if self._config.asks
-            else f"none: {_everybody(self._config)} can acquire and break any lock",
+            else f"none: {_open_to(self._config)} can acquire and break any lock",
             position=server.node.replica.machine.position,
             epoch=server.node.epoch,
             version=__version__,
@@ -377,16 +378,16 @@ def _greet(server: Server, notes: tuple[str, ...], listeners: Mapping[str, int])
     for note in notes:
         _line(out, "repaired", note, "yellow")
     if not config.asks:
-        _line(out, "open", f"{_everybody(config)} can acquire and break any lock", "yellow")
+        _line(out, "open", f"{_open_to(config)} can acquire and break any lock", "yellow")
     where = "" if server.port == 7420 and config.host == "127.0.0.1" else f" --url {url}"
     command = (f"{_program()} run{where} hello", "-- sh -c 'echo my fence is $FENCEHOLD_FENCE'")
     _line(out, "try it", _to_paste(*command))
     out.print("  ctrl-c stops it", style="dim")
 
 
-def _everybody(config: Config) -> str:
-    """Whom a server lets in that asks nobody."""
-    return "everybody on this machine" if is_loopback(config.host) else "everybody who can connect"
+def _open_to(config: Config) -> str:
+    """Which clients a server without authentication admits."""
+    return "every user of this machine" if is_loopback(config.host) else "every client that can connect"
 
 
 def _whereabouts(server: Server) -> dict[str, object]:
@@ -411,14 +412,14 @@ def _program() -> str:
 
 
 def _to_paste(*parts: str) -> str:
-    """A command in one line, or in as many as it needs, so that a shell still takes it for one."""
+    """A command in one line, or in as many as it needs, so that a shell still reads it as one."""
     line = " ".join(parts)
     return line if _MARGIN + len(line) <= columns() else (" \\\n" + " " * (_MARGIN + 2)).join(parts)
 
 
 def _line(out: Any, label: str, text: str, style: str = "") -> None:
     out.print(f"  {label:<12}", style="dim", end="")
-    # What is no word of a sentence (an address, a path) may be longer than the rest of the line, and stays whole.
+    # An address or a path may be longer than the rest of the line, and stays whole.
     out.print(text if "\n" in text else hanging(text, _MARGIN), style=style)
 
 
@@ -428,7 +429,7 @@ def tell(event: str, **facts: object) -> None:
 
 
 def log_to_stderr(as_json: bool) -> None:
-    """Have the log written, a line for each event."""
+    """Write the log to stderr, a line for each event."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -461,7 +462,7 @@ def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str
 def _quoted(value: object) -> str:
     """As it is, or in quotes.
 
-    No name ends a line, nor says anything to a terminal: neither by a carriage return or an escape, nor by one of
+    No name ends a line, nor controls the terminal: neither by a carriage return or an escape, nor by one of
     Unicode's own ends of lines.
     """
     text = str(value)

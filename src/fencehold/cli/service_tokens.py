@@ -1,7 +1,7 @@
 """`fencehold token`: tokens of services, as part of the policy: made, listed, revoked.
 
-A token is made where the command runs, and shown once; the server is told its hash. Whether it has expired is
-asked by the clock of the node that somebody logs in to; that it is revoked is in the journal, and holds at once.
+A token is made where the command runs, and shown once; the server gets its hash. Expiry is checked by the clock of
+the node that a client logs in to; a revocation is in the journal, and applies at once.
 """
 
 import os
@@ -23,10 +23,8 @@ from fencehold.core.policy import TOKEN_ID_LENGTH, PolicyChange, Token, token_id
 from fencehold.errors import UsageError
 from fencehold.security.tokens import PREFIX, digest_of, new_token
 
-UserName = Annotated[str, typer.Argument(metavar="USER", help="Whose token it is: a user of the policy.")]
-TokenId = Annotated[
-    str, typer.Argument(metavar="ID", help="What `token list` calls it, or the beginning of that.")
-]
+UserName = Annotated[str, typer.Argument(metavar="USER", help="The owner of the token: a user of the policy.")]
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="Its id in `token list`, or the beginning of that.")]
 
 
 def create(
@@ -44,7 +42,7 @@ def create(
         now = policy_wire.current(wire)
         if user not in now.users:
             hint = f"fencehold user add {clean(user)} --no-secret --role ROLE makes one"
-            raise fail(Exit.NO, f"a token is of a user of the policy, and {clean(user)} is none", hint)
+            raise fail(Exit.NO, f"a token belongs to a user of the policy, and {clean(user)} is none", hint)
         made = new_token()
         made_s = int(time.time())
         kept = Token(digest_of(made), made_s, 0 if expires is None else made_s + max(1, round(expires)))
@@ -67,7 +65,7 @@ def create(
 
 
 def _write(file: Path, token: str) -> None:
-    """Before the server hears of it: a token that nobody has would only be in the way."""
+    """Before the server gets it: a token that no user has would only be in the way."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as target:
@@ -77,11 +75,11 @@ def _write(file: Path, token: str) -> None:
 
 
 def list_(
-    user: Annotated[str, typer.Argument(metavar="[USER]", help="Of whom.", show_default="of everybody")] = "",
+    user: Annotated[str, typer.Argument(metavar="[USER]", help="The owner.", show_default="all users")] = "",
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """List the tokens: what they are called, whose they are, and until when they are valid; never the tokens."""
+    """List the tokens: their ids, owners, and until when they are valid; never the tokens themselves."""
     with wired(url) as wire:
         now = policy_wire.current(wire)
     found = [(key, name, token) for key, name, token in _all(now) if user in ("", name)]
@@ -101,12 +99,12 @@ def revoke(token: TokenId, url: Url = URL, as_json: Json = False) -> None:
         raise UsageError("that is a token itself, which is now in the history of your shell: give its id")
     with wired(url) as wire:
         now = policy_wire.current(wire)
-        # A whole hash is as good: that is what `sha256sum` prints.
+        # A whole hash is accepted, too: that is what `sha256sum` prints.
         wanted = token.lower()[:TOKEN_ID_LENGTH]
         found = [(key, name) for key, name, _ in _all(now) if wanted and key.startswith(wanted)]
         if len(found) != 1:
             what = "there is no token" if not found else f"{len(found)} tokens begin with"
-            raise fail(Exit.NO, f"{what} {clean(token)}", "`fencehold token list` shows what they are called")
+            raise fail(Exit.NO, f"{what} {clean(token)}", "`fencehold token list` shows their ids")
         ((key, name),) = found
         told = policy_wire.apply(wire, now.revision, PolicyChange(tokens={name: {key: None}}))
     if as_json:

@@ -34,7 +34,7 @@ _FILE_BYTES_MAX = 1 << 20
 
 
 class Auth(Enum):
-    """Whether everybody has to say who they are."""
+    """Whether authentication is required."""
 
     AUTO = "auto"
     REQUIRED = "required"

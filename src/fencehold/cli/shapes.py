@@ -38,7 +38,7 @@ def since(seen: Shape, logical: str) -> Shape:
 
 
 def age_ms(seen: Shape, logical: str) -> int:
-    """How long ago something began; of a server that does not say, what it has counted of that, under this key."""
+    """How long ago something began; for a server that does not report it, its own count under this key."""
     ms: int = seen["age_ms"] if "age_ms" in seen else seen[logical]
     return ms
 

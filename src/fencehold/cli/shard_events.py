@@ -1,7 +1,7 @@
 """Events of all shards of a service, in the order in which they arrive here.
 
-Each shard has its own order, and positions of its own: between two shards there is none to keep. Who goes on later
-says a place for each, as `locks.places` writes them.
+Each shard has its own order and positions: between two shards there is none. To resume later, give a place for
+each, as `locks.places` writes them.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from fencehold.locks.places import Place, places_text
 from fencehold.locks.views import WHOLE
 
 _WAITING_MAX = 10_000
-"""Events that wait to be shown. Beyond, nothing more is read from the servers, which then tell a gap."""
+"""Events that wait to be shown. Beyond, nothing more is read from the servers, which then send a gap."""
 
 
 class Following(Protocol):
@@ -40,7 +40,7 @@ class ShardEvents:
         begin: Callable[[int], dict[int, Place]],
         make: Callable[[int | None, Place | None], Following],
     ) -> None:
-        """`begin` says where each of so many shards is to begin; `make` has one followed from there."""
+        """`begin` returns where each of this many shards is to begin; `make` follows one from there."""
         with contextlib.closing(connect(url, tier=tier)) as wire:
             placed = map_of(wire)
         self._is_one = placed is None

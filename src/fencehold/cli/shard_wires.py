@@ -1,4 +1,4 @@
-"""Connections to all shards of a service: for commands that show what there is, wherever it is at home.
+"""Connections to all shards of a service: for commands that show the state of all shards.
 
 Mostly a service has one shard, and this is one connection.
 """
@@ -48,7 +48,7 @@ class ShardWires:
         return self.all[0] if self.map is None else self.all[self.map.shard_of_name(name)]
 
     def facts(self) -> dict[str, str | int]:
-        """What INFO says; of several shards, their counts together."""
+        """The facts of INFO; of several shards, their counts summed."""
         told = [facts(wire) for wire in self.all]
         if self.map is None:
             return told[0]
@@ -71,5 +71,5 @@ def wired_all(url: str, *, patience_s: float = LEADER_S, tier: str = "") -> Iter
 
 
 def _together(told: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of all shards; what is one shard's own, as its position, is said by `fencehold shards`."""
+    """Counts of all shards; what is a shard's own, like its position, is shown by `fencehold shards`."""
     return {key: sum(int(each[key] or 0) for each in told) for key in _SUMMED if key in told[0]}

@@ -1,4 +1,4 @@
-"""`fencehold shards show`: over which shards the names are spread, who leads them, and how much each has."""
+"""`fencehold shards show`: the shards, their leaders, and how much each has."""
 
 import contextlib
 
@@ -13,7 +13,7 @@ _HEADERS = ("SHARD:", "SLOTS", "LEADER…", "EPOCH:", "POSITION:", "SESSIONS:", 
 
 
 def show(url: Url = URL, as_json: Json = False) -> None:
-    """Show each shard: its slots, who leads it, and how much it holds."""
+    """Show each shard: its slots, its leader, and how much it holds."""
     with contextlib.closing(connect(url, patience_s=0)) as wire:
         told = wire.call("SHARD.MAP")
         is_sharded = map_of(wire) is not None
@@ -30,7 +30,7 @@ def show(url: Url = URL, as_json: Json = False) -> None:
 
 
 def _counts(url: str, shard: int | None) -> dict[str, object]:
-    """What a shard's leader says of it; nothing, if there is none."""
+    """The counts of a shard's leader; empty, if there is none."""
     keys = ("epoch", "position", "sessions", "names_held", "waiters")
     with contextlib.suppress(FenceholdError), contextlib.closing(connect(url, patience_s=0, shard=shard)) as wire:
         if wire.leads:

@@ -1,8 +1,9 @@
-"""`fencehold sink`: carry events into Kafka, Redis, NATS, a database, a file or a URL; and see how that is going.
+"""`fencehold sink`: deliver events to Kafka, Redis, NATS, a database, a file or a URL; and show the status of
+that.
 
-1. `sink run` is a follower of the service like any other, in a process of its own: a target that is away, slow or
-   wrong touches no grant. `serve` starts those of its configuration beside itself, and they end with it.
-2. SIGTERM and SIGINT end it after the batch that is under way; the next run reads again what was not delivered.
+1. `sink run` is a follower of the service like any other, in its own process: a target that is away, slow or wrong
+   affects no grant. `serve` starts those of its configuration beside itself, and they end with it.
+2. SIGTERM and SIGINT end it after the batch in flight; the next run reads again what was not delivered.
 3. With --lock it delivers only while it holds that lock: of several beside the nodes of a cluster, one at a time.
 """
 
@@ -46,7 +47,7 @@ Directory = Annotated[
         envvar=STATUS_VARIABLE,
         metavar="DIRECTORY",
         show_default="/tmp/fencehold-sinks-UID",
-        help="Where sinks write how they are doing.",
+        help="Where sinks write their status.",
     ),
 ]
 
@@ -64,11 +65,11 @@ def run(
             help="Where to begin if the target has nothing yet: beginning, now, or POSITION[.INDEX].",
         ),
     ] = "beginning",
-    prefix: Annotated[str, typer.Option(help="Only events of names that begin so.")] = "",
+    prefix: Annotated[str, typer.Option(help="Only events of names with this prefix.")] = "",
     cluster: Annotated[
-        str, typer.Option(metavar="NAME", help="What the service is called in the source of events.")
+        str, typer.Option(metavar="NAME", help="The name of the service in the source of events.")
     ] = "main",
-    name: Annotated[str, typer.Option(metavar="NAME", help="What this sink is called in `sink status`.")] = "",
+    name: Annotated[str, typer.Option(metavar="NAME", help="The name of this sink in `sink status`.")] = "",
     status_: Directory = None,
     lock: Annotated[
         str, typer.Option(metavar="LOCK", help="Deliver only while holding this lock, as one of several sinks.")
@@ -81,7 +82,7 @@ def run(
         bool, typer.Option("--with-parent", hidden=True, help="End when standard input is closed.")
     ] = False,
 ) -> None:
-    """Carry events into a target until ctrl-c: what the target does not have yet, then as they happen."""
+    """Deliver events to a target until ctrl-c: what the target does not have yet, then as they happen."""
     _check_cluster(cluster)
     sink = sink_of(target, cluster)
     called = name or sink.declared.name
@@ -107,7 +108,7 @@ def run(
 
 
 def status(status_: Directory = None, as_json: Json = False) -> None:
-    """Show how the sinks on this machine are doing: delivered, retried, dropped, gaps and lag."""
+    """Show the status of the sinks on this machine: delivered, retried, dropped, gaps and lag."""
     found = sorted(status_directory(status_, make=False).glob("*.json"))
     sinks = [facts for facts in map(_read, found) if facts is not None]
     if as_json:
@@ -134,7 +135,7 @@ SINK: dict[str, Callable[..., None]] = {"run": run, "status": status}
 
 
 def status_directory(said: Path | None, *, make: bool) -> Path:
-    """Where sinks of this user write how they are doing."""
+    """Where sinks of this user write their status."""
     path = said or usual_folder()
     if make:
         try:
@@ -142,13 +143,13 @@ def status_directory(said: Path | None, *, make: bool) -> Path:
         except OSError as error:
             raise fail(Exit.USAGE, f"cannot make {path}: {error.strerror}", "choose another --status") from None
         if said is None and path.stat().st_uid != os.getuid():
-            raise fail(Exit.USAGE, f"{path} belongs to somebody else", "choose another --status")
+            raise fail(Exit.USAGE, f"{path} belongs to another user", "choose another --status")
     return path
 
 
 def _check_cluster(name: str) -> None:
     if not name or len(name) > 64 or not all(each.isalnum() or each in "-_." for each in name):
-        raise UsageError(f"the name of a cluster has letters, digits and -_. only, 64 at the most: {name!r}")
+        raise UsageError(f"the name of a cluster has letters, digits and -_. only, at most 64: {name!r}")
 
 
 def _start(said: str) -> Cursor | None:
@@ -198,7 +199,8 @@ class _Carrying:
         self._lock = lock
         self._with_parent = with_parent
         self._task: asyncio.Task[None] | None = None
-        # Where both want the same core, a node comes first: to catch up after a target was away is hard work.
+        # Where both want the same core, a node comes first: catching up after a target was away takes much
+        # processor.
         os.nice(_NICE)
 
     async def run(self) -> None:
@@ -217,7 +219,7 @@ class _Carrying:
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        """While it is the only one: of those that want the same lock."""
+        """While it is the only one, of those that share a lock."""
         if not self._lock:
             yield
             return
@@ -229,7 +231,7 @@ class _Carrying:
                 tell("turn", lock=self._lock)
                 yield
         except HoldLost as lost:
-            # The next one goes on where the target says.
+            # The next one continues where the target says.
             raise fail(Exit.UNAVAILABLE, f"another sink is delivering: {lost}") from None
 
     def _stop(self) -> None:

@@ -47,7 +47,7 @@ class SinkSettings(NamedTuple):
     cluster: str = "main"
     status: str = ""
     environment: Mapping[str, str] = {}
-    """What they are told of who they are."""
+    """Their credentials, as environment variables."""
 
 
 def sinks_of(table: Mapping[str, Any]) -> SinkSettings:
@@ -80,7 +80,7 @@ def sinks_of(table: Mapping[str, Any]) -> SinkSettings:
 
 def _sink(name: str, value: Any) -> SinkSetting:
     if not name.replace("-", "").replace("_", "").isalnum():
-        raise UsageError(f"sinks.{name}: a sink is called with letters, digits, - and _")
+        raise UsageError(f"sinks.{name}: the name of a sink has letters, digits, - and _")
     if isinstance(value, str):
         return SinkSetting(name, value)
     if not isinstance(value, dict) or "url" not in value:
@@ -106,7 +106,7 @@ def shown_sinks(settings: SinkSettings) -> dict[str, Any]:
 def command_of_sink(
     sink: SinkSetting, settings: SinkSettings, config: Config, node_port: int, *, as_json: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """How a sink beside a node is started: its words, and what it is told in the environment."""
+    """How a sink beside a node is started: its command, and its environment variables."""
     words = [sys.executable, "-m", "fencehold.cli", "sink", "run", "--with-parent"]
     words += ["--url", url_of(config, node_port), "--name", sink.name, "--cluster", settings.cluster]
     words += ["--from", sink.start] + (["--prefix", sink.prefix] if sink.prefix else [])

@@ -1,8 +1,8 @@
 """`fencehold shards move|split|merge|rebalance|moves|resume`: other shards for slots of a running service.
 
-1. The plan is shown first, and asked about. Then the service is told the next map, in one step, and goes on by
-   itself: what this command does from there on is to watch, and it may be interrupted.
-2. Told again, a command finds its slots where they are to be, or on their way, and watches.
+1. The plan is shown first, and confirmed. Then the service gets the next map, in one step, and continues by
+   itself: from there on this command only watches, and may be interrupted.
+2. A command is idempotent: run again, it finds its slots moved, or moving, and watches.
 3. `--force` breaks the holds that keep slots from leaving; without it they are waited for.
 """
 
@@ -25,10 +25,10 @@ from fencehold.placement.map import ShardMap
 _LOOK_S = 0.1
 _TELL_EVERY_S = 2.0
 _AWAY_S = 30.0
-"""How long nobody may answer while slots are on their way, before this command gives up watching."""
+"""How long no node may answer while slots are moving, before this command gives up watching."""
 _RANGES_SHOWN = 60
 _CHANGES_BYTES_MAX = 60_000
-"""What one command of the protocol can say."""
+"""The limit of one command of the protocol."""
 
 Slots = Annotated[str, typer.Argument(metavar="SLOTS", help="Slots and ranges of them: 0-4095,5000.")]
 Shard = Annotated[int, typer.Argument(metavar="SHARD", help="A shard, by its number.")]
@@ -89,7 +89,7 @@ def rebalance(
 
 
 def moves(url: Url = URL, as_json: Json = False) -> None:
-    """Show which slots are on their way, and what keeps them."""
+    """Show which slots are moving, and what blocks them."""
     told = _progress(url)
     if as_json:
         say_json({**told, "settled": bool(told["settled"])})
@@ -101,7 +101,7 @@ def moves(url: Url = URL, as_json: Json = False) -> None:
 
 
 def resume(force: Force = False, url: Url = URL, as_json: Json = False) -> None:
-    """Wait until slots that are on their way have arrived; they go on by themselves."""
+    """Wait until moving slots have arrived; they continue by themselves."""
     told = _watch(url, force, as_json)
     if as_json:
         say_json({"version": told["version"], "settled": True})
@@ -129,7 +129,7 @@ def _carry_out(
             _ask(planned, force, as_json)
         _tell(url, after.version, planned)
     elif not as_json:
-        note("all these slots are already there, or on their way")
+        note("all these slots are already there, or moving")
     told = _progress(url) if no_wait else _watch(url, force, as_json)
     count = sum(len(each.slots) for each in planned)
     if as_json:
@@ -138,7 +138,7 @@ def _carry_out(
     elif told["settled"]:
         say(f"done: {count} slots moved, by version {told['version']} of the map")
     else:
-        say(f"{count} slots are on their way: see `fencehold shards moves`")
+        say(f"{count} slots are moving: see `fencehold shards moves`")
 
 
 def _show(planned: list[plans.Shift]) -> None:
@@ -180,7 +180,7 @@ def _progress(url: str) -> dict[str, Any]:
 
 
 def _watch(url: str, force: bool, as_json: bool) -> dict[str, Any]:
-    """Wait until all slots have arrived, and say now and then how far they are."""
+    """Wait until all slots have arrived, and report progress periodically."""
     heard_at, tell_at, before = time.monotonic(), time.monotonic() + _TELL_EVERY_S, ""
     try:
         while True:
@@ -198,12 +198,12 @@ def _watch(url: str, force: bool, as_json: bool) -> dict[str, Any]:
                         note(now)
                     before = now
             except Unavailable:
-                # A failover, perhaps: slots go on moving when there is a leader again.
+                # A failover, perhaps: slots keep moving when there is a leader again.
                 if time.monotonic() - heard_at > _AWAY_S:
                     raise
             time.sleep(_LOOK_S)
     except KeyboardInterrupt:
-        note("\nThe slots go on moving: `fencehold shards moves` shows how far they are.")
+        note("\nThe slots keep moving: `fencehold shards moves` shows their progress.")
         raise
 
 

@@ -1,4 +1,4 @@
-"""A survey of the nodes: who is there, who leads, how far each is.
+"""A survey of the nodes: which are up, the leader, how far each is.
 
 1. Asked are the nodes of the URL, the leader that any of them names, and the standbys that a leader names; all
    known nodes concurrently, so that an unreachable one delays no other.
@@ -20,7 +20,7 @@ _AT_ONCE_MAX = 16
 
 
 class Seen(NamedTuple):
-    """One node, as it says itself or, if it does not answer, as others say."""
+    """One node, as it reports itself or, if it does not answer, as others report it."""
 
     node: str
     address: str
@@ -54,20 +54,20 @@ class Survey(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one address said, or why it said nothing."""
+    """The answer of one address, or why there is none."""
 
     said: dict[str, Any]
     failure: str = ""
     denied: PermissionDenied | None = None
-    """It answered that this is not for who asks."""
+    """It answered that the caller may not ask this."""
 
 
 def survey(url: str) -> Survey:
     """Ask all nodes that can be found.
 
     Raises:
-        UsageError: the URL is none that can be asked.
-        PermissionDenied: nodes answer, and tell who asks nothing.
+        UsageError: the URL names no server.
+        PermissionDenied: nodes answer, but tell the caller nothing.
     """
     address = address_of(url)
     login, tls = login_of(address), tls_of(address)
@@ -136,12 +136,12 @@ def _epoch(said: dict[str, Any]) -> int:
 
 
 def _seen(place: Endpoint, said: dict[str, Any], lead: dict[str, Any], answers: dict[Endpoint, Answer]) -> Seen:
-    # A server alone has no name, and is where it was asked.
+    # A single server has no name, and is at the address that was asked.
     address = said["address"] or str(place)
     at_home = answers.get(_place(address) or place, Answer({}))
     role, notes = said["role"], [said["note"]] if said["note"] else []
     if "shards" in said:
-        # Its role is that in the first shard, and says nothing of the others.
+        # Its role is that in the first shard, not in the others.
         notes.insert(0, f"leads {said['shards_led']} of {said['shards']} shards")
     if role == "leader" and said is not lead:
         role, notes = "waiting", ["has led under an older epoch, and not noticed yet that another does"]

@@ -5,7 +5,7 @@
    gives first, so that a short one beside a long one stays whole.
 3. Prose wraps between words, within its own column.
 
-How a column behaves is said by its header: `FENCE:` is of numbers, set right; `NAME…` may be shortened; `NOTE ` is
+The header decides how a column behaves: `FENCE:` is of numbers, set right; `NAME…` may be shortened; `NOTE ` is
 prose; any other is as wide as its widest cell.
 """
 

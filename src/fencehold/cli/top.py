@@ -68,7 +68,7 @@ def look(wires: ShardWires, prefix: str, rows: int) -> Frame:
         awaited = nsmallest(rows, awaited, key=lambda name: (-name["waiters"], name["name"]))
         oldest = nsmallest(rows, oldest, key=lambda name: (name["fence"], name["name"]))
     for name in (*awaited, *oldest):
-        # Only for these few: nobody could read the holders of half a million names.
+        # Only for these few: the holders of half a million names would be unreadable.
         view = wires.of(name["name"]).call("LOCK.INFO", name["name"], "COUNT", 1, "STALE")
         name["hold"] = view["holds"][0] if view["holds"] else None
         name["kept"] = view["kept"]

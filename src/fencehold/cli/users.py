@@ -1,4 +1,4 @@
-"""`fencehold user`: who there is. Secrets come from a prompt, a file or the environment, never a command line."""
+"""`fencehold user`: users. Secrets come from a prompt, a file or the environment, never a command line."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ VARIABLE = "FENCEHOLD_USER_SECRET"
 ADMIN = "admin"
 """The role that `--admin` gives, and makes if there is none."""
 
-UserName = Annotated[str, typer.Argument(metavar="USER", help="What it is called, or what its certificate says.")]
+UserName = Annotated[str, typer.Argument(metavar="USER", help="Its name, or the principal of its certificate.")]
 SecretFile = Annotated[
     Path | None,
     typer.Option(
@@ -49,7 +49,7 @@ def add(
     url: Url = URL,
     as_json: Json = False,
 ) -> None:
-    """Add a user. The first one of a server needs --admin: from then on everybody must be somebody."""
+    """Add a user. The first one of a server needs --admin: from then on every client must authenticate."""
     with wired(url) as wire:
         now = policy_wire.current(wire)
         if name in now.users:
@@ -65,7 +65,7 @@ def add(
 
 
 def secret(name: UserName, secret_file: SecretFile = None, url: Url = URL, as_json: Json = False) -> None:
-    """Give a user another secret. The old one is taken no more; its sessions go on."""
+    """Give a user another secret. The old one is no longer valid; its sessions continue."""
     with wired(url) as wire:
         now, user = _known(wire, name)
         new = User(user.roles, user.disabled, (hashed(_secret(name, secret_file)),))
@@ -148,7 +148,7 @@ def _first_line(file: Path) -> str:
         with file.open("rb") as source:
             return source.read(2 * SECRET_BYTES_MAX).decode().partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"cannot read a secret from {file}: {reason}") from None
 
 

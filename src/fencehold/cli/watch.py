@@ -67,7 +67,7 @@ def watch(
             "--from",
             metavar="PLACE",
             help="Start after this event, as the first column has it, or after all of a position. With several "
-            "shards (2/1841.2 is in shard 2): after a place in each, 17-0,9-2,,40, as is said at the end. A place "
+            "shards (2/1841.2 is in shard 2): after a place in each, 17-0,9-2,,40, as printed at the end. A place "
             "that has not happened yet is refused.",
         ),
     ] = None,
@@ -97,8 +97,8 @@ def watch(
         raise
     finally:
         if can_go_on:
-            # No event says it: each has the place in its own shard.
-            note(f"to go on from here: --after {events.places}")
+            # No single event has it: each has the place in its own shard.
+            note(f"to continue from here: --after {events.places}")
 
 
 class Events:
@@ -144,7 +144,7 @@ class Events:
 
 
 def _show(event: dict[str, Any], shard: str = "") -> None:
-    """One event; `shard` is said before its place, where there are several."""
+    """One event; `shard` is shown before its place, where there are several."""
     kind = event["kind"]
     if kind == "gap":
         missing = (
@@ -158,7 +158,7 @@ def _show(event: dict[str, Any], shard: str = "") -> None:
     when = field_of_time(time_of(event.get("unix_ms")))
     breaker = {"session": 0, "session_meta": event["by"]} if event.get("by") else None
     names = clean(", ".join(event["names"]))
-    # What one must copy is whole; the others are as short as the terminal is narrow: sessions and processes are
+    # What a user may copy is whole; the others are shortened to fit the terminal: sessions and processes are
     # left out before names are shortened.
     ways = [[whom, names, f"by {who(breaker)}" if breaker else ""]]
     if event["session"]:
@@ -171,7 +171,7 @@ def _show(event: dict[str, Any], shard: str = "") -> None:
     whom, names, by = _fitting(ways, [*whole, *rest]) if to_person() else ways[0]
     told = [*whole, *filter(None, [whom, names, *rest, by])]
     if to_person() and detail and sum(cells_of(field) + len(_GAP) for field in told) > columns() + len(_GAP):
-        # What is told of it besides goes before a line is broken; `--json` has it.
+        # The detail is dropped before a line is broken; `--json` has it.
         told.remove(detail)
     _write(kind, told)
 

@@ -92,13 +92,13 @@ class Wire:
 
         Raises:
             OSError, UnicodeError: it cannot be reached.
-            FenceholdError: what answers does not want us, or is no server of ours.
+            FenceholdError: the server refuses us, or is not a Fencehold server.
         """
         self.endpoint = endpoint
         self.url = f"{'fencehold' if tls is None else 'fenceholds'}://{endpoint}"
-        """Where it is connected to, without who asks."""
+        """Where it is connected to, without credentials."""
         self.certificate: bytes | None = None
-        """What the server showed, in DER form; None if it does not speak TLS."""
+        """The certificate of the server, in DER form; None if it does not speak TLS."""
         self._reader = hiredis.Reader(encoding=_TEXT[0], errors=_TEXT[1])
         self._pushes: deque[list[Any]] = deque()
         self._socket = socket.create_connection(endpoint, timeout=connect_s)
@@ -114,13 +114,13 @@ class Wire:
             raise
 
     def call(self, *words: str | int, timeout: float = CALL_TIMEOUT_S) -> Any:
-        """Send a command and wait for its reply; as long as the server is busy, again and again.
+        """Send a command and wait for its reply; retried as long as the server is busy.
 
         Raises:
             Overloaded: it was busy all the time.
             OutcomeUnknown: no answer came to something that changes the state.
             Unavailable: no answer came to something that does not.
-            FenceholdError: what the server said.
+            FenceholdError: the error of the server.
         """
         return patiently(lambda: self.call_once(*words, timeout=timeout), time.monotonic() + timeout)
 
@@ -151,7 +151,7 @@ class Wire:
     def leader(self) -> list[Endpoint]:
         """The leader's address, if this node knows it."""
         with contextlib.suppress(FenceholdError):
-            # What NODE.LIST says is for administrators; INFO is for everybody.
+            # NODE.LIST is for administrators; INFO is for all clients.
             address = str(_facts_in(self.call("INFO", timeout=GREET_TIMEOUT_S)).get("leader_address", ""))
             return [endpoint(address)] if address else []
         return []
@@ -178,7 +178,7 @@ class Wire:
         self._socket.close()
 
     def _has_read_ahead(self) -> bool:
-        """Whether TLS has read more than it gave us: the socket would not speak of that again."""
+        """Whether TLS has read more than it gave us: the socket would not become readable for that again."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _greeted(self, words: tuple[str | int, ...], timeout: float) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class Wire:
         except ConnectionResetError as error:
             raise Unavailable(HUNG_UP) from error
         except ssl.SSLError as error:
-            # By TLS 1.3 a server says only now that it does not want our certificate.
+            # With TLS 1.3 a server reports only now that it refuses our certificate.
             raise Unavailable(of_attempt(error)) from error
         if isinstance(reply, hiredis.ReplyError):
             raise refused(str(self.endpoint), *split(str(reply)))
@@ -217,7 +217,7 @@ class Wire:
             self._feed()
 
     def _unpack(self) -> bool:
-        """Take what was received apart; says whether there is a push."""
+        """Parse what was received; returns whether there is a push."""
         while (reply := self._reader.gets()) is not False:
             self._sort(reply)
         return bool(self._pushes)
@@ -229,7 +229,7 @@ class Wire:
         self._reader.feed(data)
 
     def _sort(self, reply: Any) -> bool:
-        """Keep a push for later; says whether it was one."""
+        """Keep a push for later; returns whether it was one."""
         if isinstance(reply, hiredis.PushNotification):
             self._pushes.append(list(reply))
             return True
@@ -293,10 +293,10 @@ def connect(
     name: str | None = None,
     shard: int | None = None,
 ) -> Wire:
-    """Connect to the node that leads, which the nodes of the URL may know; failing that, to one that answers.
+    """Connect to the leader, which the nodes of the URL may know; failing that, to a node that answers.
 
-    With `named_only`, only to those that the URL names. A `tier` that is given is asked for. Of a service with
-    several shards, a `shard` is chosen: the one that is given, or that of a `name`.
+    With `named_only`, only to those that the URL names. A given `tier` is requested. Of a service with several
+    shards, a `shard` is chosen: the one that is given, or that of a `name`.
 
     Raises:
         CannotConnect: none answers.
@@ -337,19 +337,19 @@ def address_of(url: str) -> ServiceAddress:
 
 
 def login_of(address: ServiceAddress) -> tuple[str, ...]:
-    """What a greeting says of who asks.
+    """The login words of a greeting.
 
     Raises:
-        UsageError: a secret is to be in a file that cannot be read.
+        UsageError: the file of the secret cannot be read.
     """
     return login.words_of(login.login_of(address.user, address.secret))
 
 
 def tls_of(address: ServiceAddress) -> ssl.SSLContext | None:
-    """How its nodes are connected to, if it asks for TLS.
+    """The TLS of connections to its nodes, if it asks for TLS.
 
     Raises:
-        UsageError: a file cannot be read, or is not what it should be.
+        UsageError: a file cannot be read, or is invalid.
     """
     return None if address.tls is None else client_context(address.tls.over(files_of_environment()))
 
@@ -363,7 +363,7 @@ def map_of(wire: Wire) -> ShardMap | None:
 
 
 def _found(address: ServiceAddress, named_only: bool, tier: str, shard: int | None) -> Wire:
-    """The node that leads, or the first that answers."""
+    """The leader, or the first node that answers."""
     chosen = () if shard is None else ("SHARD", str(shard))
     words, tls = (*login_of(address), *chosen, *(("TIER", tier) if tier else ())), tls_of(address)
     to_try, tried = deque(address.endpoints), set[Endpoint]()
@@ -391,7 +391,7 @@ def _found(address: ServiceAddress, named_only: bool, tier: str, shard: int | No
 
 
 def told(failure: Exception) -> str:
-    """Why a node was not reached, in the words of the SDK."""
+    """Why a node was not reached, as the SDK words it."""
     return of_attempt(failure) if isinstance(failure, OSError | UnicodeError) else str(failure)
 
 
@@ -407,21 +407,21 @@ def _none_reached(failures: dict[Endpoint, Exception]) -> FenceholdError:
 
 
 _WRONG_HOST = (62, 64)
-"""By these codes OpenSSL says that a certificate is for another host, or another address."""
+"""The codes by which OpenSSL reports a certificate for another host, or another address."""
 
 
 def _tls_hint(failure: Exception) -> str:
-    """What to do about a server that is there, and with which no handshake came about; empty: it is not that."""
+    """What to do about a server that is up, but with which no handshake succeeded; empty: it is not that."""
     failed = failure.__cause__ if isinstance(failure, Unavailable) else failure
     if not isinstance(failed, ssl.SSLError):
         return ""
     if not isinstance(failed, ssl.SSLCertVerificationError):
         if failed.reason in NOT_TLS:
-            return "say fencehold:// in --url or $FENCEHOLD_URL"
-        return "the server's log says why; say which certificate is yours: $FENCEHOLD_CERT and $FENCEHOLD_KEY"
+            return "use fencehold:// in --url or $FENCEHOLD_URL"
+        return "the server's log says why; name your certificate: $FENCEHOLD_CERT and $FENCEHOLD_KEY"
     if failed.verify_code in _WRONG_HOST:
-        return "call the server by a host of its certificate, or have one signed that is good for this host"
-    return "say who signed its certificate: $FENCEHOLD_CA, or ?ca=FILE in the URL"
+        return "connect to a host name of its certificate, or get one signed for this host"
+    return "name the CA that signed its certificate: $FENCEHOLD_CA, or ?ca=FILE in the URL"
 
 
 def _close(wires: list[Wire]) -> None:
@@ -430,7 +430,7 @@ def _close(wires: list[Wire]) -> None:
 
 
 def facts(wire: Wire) -> dict[str, str | int]:
-    """What INFO says, as a dictionary."""
+    """The facts of INFO, as a dictionary."""
     return _facts_in(wire.call("INFO"))
 
 

@@ -24,7 +24,7 @@ def test_what_is_open_to_other_machines_is_warned_of() -> None:
     assert levels({**SAFE, "auth": "none"}) == [("encryption", "ok"), ("logins", "warn")]
     local = {**SAFE, "tls": 0, "auth": "none", "listens_on": "127.0.0.1"}
     assert levels(local) == [("encryption", "ok"), ("logins", "ok")]
-    assert "everybody on this machine" in list(security_checks.server(local, None))[1].said
+    assert "every user of this machine" in list(security_checks.server(local, None))[1].said
     assert levels({"role": "leader"}) == []
 
 
