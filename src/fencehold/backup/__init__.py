@@ -1,6 +1,6 @@
 """Backup: write a journal to one file, and start a journal from such a file.
 
-- `frames`: how a backup looks as bytes
+- `frames`: the format of a backup
 - `replay`: from a snapshot and the entries after it to a machine
 - `journal_export`: a journal into a file, without disturbing the leader
 - `journal_import`: a file into an empty journal, with fences that never go back

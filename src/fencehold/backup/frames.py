@@ -1,4 +1,4 @@
-"""How a backup looks as bytes: a head, frames, a trailer. All numbers are little-endian.
+"""The format of a backup: a head, frames, a trailer. All numbers are little-endian.
 
 ::
 
@@ -63,7 +63,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Frame(NamedTuple):
-    """A frame that is what was written: a piece of the snapshot, or an entry."""
+    """An intact frame: a piece of the snapshot, or an entry."""
 
     piece: bytes = b""
     record: Record | None = None
@@ -121,13 +121,13 @@ def _crc(kind: bytes, data: bytes) -> int:
 
 
 class Reader:
-    """Reads a backup, front to back. Trust nothing of it before `frames` has come to its end."""
+    """Reads a backup, front to back. Trust nothing of it before `frames` has reached its end."""
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         """Read the head.
 
         Raises:
-            Damaged: this is no backup, or one of a format version not known here.
+            Damaged: this is not a backup, or has an unknown format version.
         """
         self._source = source
         self._name = name
@@ -139,7 +139,7 @@ class Reader:
         """The pieces of the snapshot, then the entries.
 
         Raises:
-            Damaged: it is not what was written, or was cut short; at the latest, after the last frame.
+            Damaged: it is corrupt, or was truncated; at the latest, after the last frame.
         """
         count = 0
         while True:
@@ -150,7 +150,7 @@ class Reader:
             count += 1
             yield self._decoded(kind, data)
         if data != _COUNT.pack(count) + before:
-            raise self._damaged("the hash at its end is not the one of what stands before it")
+            raise self._damaged("the hash at its end does not match what is before it")
         if self._source.read(1):
             raise self._damaged("there is more after its end")
 

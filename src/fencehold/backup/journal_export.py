@@ -1,4 +1,5 @@
-"""A journal into a file, without disturbing the leader; or a snapshot that a leader sends, if only it has access.
+"""A journal into a file, without disturbing the leader; or a snapshot that a leader sends, if only the leader has
+access.
 
 1. It only reads: no epoch is taken, so a running service is not disturbed. An engine with one owner refuses a
    second one; its server has to stop first.
@@ -26,14 +27,15 @@ READINGS_MAX = 5
 _SPOOL_BYTES = 8 << 20
 
 
-def nobody(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """No progress is reported."""
 
 
 async def export(
-    journal: Journal, sink: BinaryIO, *, now_us: int, made_by: str, on_progress: Progress = nobody
+    journal: Journal, sink: BinaryIO, *, now_us: int, made_by: str, on_progress: Progress = no_progress
 ) -> tuple[Contents, tuple[str, ...]]:
-    """Write all that the journal holds, which is not open yet; what that was, and what opening it repaired.
+    """Write all that the journal holds, which is not open yet; returns what that was, and what opening it
+    repaired.
 
     After an error, the file is not a backup.
 
@@ -42,7 +44,7 @@ async def export(
         Damaged: it cannot be replayed.
         AlreadyOwned: another process owns it.
         Unavailable: the engine cannot be reached, or trims faster than it can be read.
-        OSError: what was written to cannot take more.
+        OSError: the file cannot take more.
     """
     with cast(BinaryIO, SpooledTemporaryFile(max_size=_SPOOL_BYTES)) as spool:
         opened, replay = await _read(journal, spool, on_progress)
@@ -60,13 +62,13 @@ async def export(
 def write_snapshot(
     snapshot: Snapshot, sink: BinaryIO, *, engine: str, epoch: Epoch, now_us: int, made_by: str
 ) -> Contents:
-    """Write a snapshot that a leader gave as a backup; what is in it.
+    """Write a snapshot that a leader sent as a backup; returns what is in it.
 
     `now_us` was read before the snapshot was requested: every grant after the snapshot came after that time, too.
 
     Raises:
         Damaged: no machine comes from it, or one of another position.
-        OSError: what was written to cannot take more.
+        OSError: the file cannot take more.
     """
     replay = Replay(snapshot, epoch)
     writer = Writer(sink)
@@ -76,7 +78,7 @@ def write_snapshot(
     return replay.contents(engine)
 
 
-async def survey(journal: Journal, on_progress: Progress = nobody) -> tuple[Contents, tuple[str, ...]]:
+async def survey(journal: Journal, on_progress: Progress = no_progress) -> tuple[Contents, tuple[str, ...]]:
     """What the journal holds, and what opening it repaired. Raises as `export`, but an empty one is no error."""
     opened, replay = await _read(journal, None, on_progress)
     return replay.contents(journal.declared.engine), opened.notes

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from fencehold.backup.frames import Head, Reader
-from fencehold.backup.journal_export import Progress, nobody
+from fencehold.backup.journal_export import Progress, no_progress
 from fencehold.backup.replay import Contents, Replay
 from fencehold.core.commands import Announce, Entry, LapseHomes, RaiseFence
 from fencehold.core.grants import FENCE_MAX
@@ -33,7 +33,7 @@ MARGIN = 1 << 20
 
 
 class Loaded(NamedTuple):
-    """A backup that was read whole and is what was written."""
+    """A backup that was read whole and is intact."""
 
     head: Head
     replay: Replay
@@ -51,11 +51,11 @@ class Restored(NamedTuple):
     """Every fence from here on is greater."""
 
 
-def load(source: BinaryIO, name: str, on_progress: Progress = nobody) -> Loaded:
+def load(source: BinaryIO, name: str, on_progress: Progress = no_progress) -> Loaded:
     """Read a backup and replay it.
 
     Raises:
-        Damaged: it is not what was written, or no machine comes from it.
+        Damaged: it is corrupt, or no machine comes from it.
         OSError: it cannot be read.
     """
     reader = Reader(source, name)
@@ -87,11 +87,11 @@ def fence_after(head: Head, *, now_us: int, above: int | None = None) -> int:
     if above is None and elapsed_us < -MARGIN:
         raise UsageError(
             f"the clock here is {-elapsed_us / 1e6:,.1f} s behind the time at which the backup was made; set it, "
-            "or say --fence-above with a number that is above every fence granted so far"
+            "or give --fence-above with a number above every fence granted so far"
         )
     fence = max(head.fence + MARGIN + max(elapsed_us, -MARGIN), now_us, above or 0)
     if fence > FENCE_MAX:
-        raise UsageError(f"the fence would be raised to {fence}, and the greatest there is is {FENCE_MAX}")
+        raise UsageError(f"the fence would be raised to {fence}, and the greatest possible is {FENCE_MAX}")
     return fence
 
 
@@ -109,7 +109,7 @@ async def restore(journal: Journal, loaded: Loaded, fence: int) -> Restored:
         if opened.end or opened.snapshot is not None:
             raise UsageError(
                 f"the journal is not empty: it ends at position {opened.end}. A backup is imported only into an "
-                "empty one: name another place, or remove what is there if it is not needed any more"
+                "empty one: name another place, or remove what is there if it is no longer needed"
             )
         position = Position(machine.position + 1)
         # Homes of one of several cells may have moved since: they grant when another cell has confirmed them.

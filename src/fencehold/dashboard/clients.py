@@ -1,9 +1,9 @@
 """Clients: the sessions of one client in several shards, joined.
 
-A client of the SDK has a session in each shard that it uses, and says the same of itself in each. Sessions that
-say the same, of one principal, are one client's, if there is at most one of them in each shard. Where there are
-two in one shard, as of a process with two clients of one name, nobody can tell which belong together: they stay
-apart, so that no circle of waits is shown that is none.
+A client of the SDK has a session in each shard that it uses, with the same description in each. Sessions with the
+same description, of one principal, are one client's, if there is at most one of them in each shard. Where there
+are two in one shard, as of a process with two clients of one name, it is unknown which belong together: they stay
+apart, so that no false circle of waits is shown.
 """
 
 import json
@@ -58,7 +58,7 @@ def _together(rows: list[SessionRow]) -> SessionRow:
 def session_row(
     row: Mapping[bytes, Any], number: int, shard: int, known: Party, before: Mapping[str, Any], now_ms: int
 ) -> SessionRow:
-    """A session as SESSION.LIST tells it, under a number that no other has."""
+    """A session from SESSION.LIST, under a number that no other has."""
     details = known.details
     runs = [("fencehold", details.get("version")), ("Python", details.get("python"))]
     library = details.get("library") or ", ".join(f"{name} {version}" for name, version in runs if version)

@@ -1,8 +1,8 @@
-"""Figures of the last minutes, asked for by the listener itself, so that charts are not empty when somebody comes.
+"""Figures of the last minutes, sampled by the listener itself, so that charts are not empty when a page is opened.
 
-They are what INFO tells anybody who is let in: how many names are held, how many wait, sessions and grants, of
-nobody in particular. They are shown to logins that may ask for them themselves. Where the listener's own URL has
-no login that the service takes, there are none, and charts begin when somebody looks.
+They are what INFO shows to any admitted client: how many names are held, how many wait, sessions and grants, in
+total. They are shown to logins that may ask for them themselves. Where the listener's own URL has no login that
+the service accepts, there are none, and charts begin when a page is opened.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Figures:
             await asyncio.sleep(EVERY_S)
 
     async def _read(self, known: dict[int, Facts]) -> None:
-        """What INFO says of each shard now; of one that is away, what it said last."""
+        """The facts of INFO of each shard now; of one that is away, the last ones."""
         shards = await self._questions.shards(None)
         if shards == 1:
             known[0] = facts_in((await self._questions.ask(None, CORRECTNESS, "INFO")).decode())
@@ -63,12 +63,12 @@ class Figures:
         levels, fence = levels_in(facts)
         self.rates.level(second, levels, fence)
         for back in range(int(EVERY_S)):
-            # So many a second, since the last look.
+            # The rate per second, since the last sample.
             self.rates.sampled(second - back)
 
 
 def levels_in(facts: Facts) -> tuple[dict[str, int], int]:
-    """How much there is of what, by INFO; and the newest fence, of several shards all of these added up."""
+    """The levels in the facts of INFO, and the newest fence; of several shards, the sums."""
     number = {key: int(value) for key, value in facts.items() if value.isdecimal()}
     names = {"held": "names_held", "waiting": "waiters", "sessions": "sessions"}
     return {key: number.get(fact, 0) for key, fact in names.items()}, number.get("fence", 0)

@@ -1,8 +1,8 @@
 """The wait-for graph: who waits for whom, with circles and long chains found.
 
-A node is somebody inside a client, a task or a thread; an arrow goes from one who waits to one who holds what it
-waits for. The service refuses a wait that would close a circle of these. A circle between whole *processes* is not
-one, as other tasks of them go on; it is pointed out all the same, as it is where deadlocks come from.
+A node is an owner inside a client, a task or a thread; an arrow goes from a waiter to a holder of what it waits
+for. The service refuses a wait that would close a circle of these. A circle between whole *processes* is not one,
+as other tasks of them continue; it is pointed out all the same, as that is where deadlocks come from.
 
 A client of several shards is one here, though it has a session in each: a circle over several shards is seen,
 which no single shard knows of.
@@ -16,7 +16,7 @@ from fencehold.locks.views import Party
 
 NODES_MAX, ARROWS_MAX = 150, 400
 LONG_CHAIN = 3
-"""Arrows in a row that are worth pointing out."""
+"""The length of a chain that is worth pointing out."""
 _REFUSED_SHOWN = 8
 
 Key = tuple[int, str]
@@ -128,7 +128,7 @@ def _process_circles(arrows: list[_Arrow], parties: dict[Key, Party]) -> list[li
 
 
 def _depths(towards: dict[Key, list[Key]], nodes: list[Key]) -> dict[Key, int]:
-    """For each node how many arrows in a row lead away from it at the most; within a circle, up to its end."""
+    """For each node the length of the longest chain of arrows from it; within a circle, up to its end."""
     depths = dict.fromkeys(nodes, 0)
     for _ in range(len(nodes)):
         changed = False

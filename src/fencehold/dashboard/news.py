@@ -1,6 +1,6 @@
-"""News of a picture: the events that keep it up to date, taken over as they come, while they are told.
+"""News of a picture: the events that keep it up to date, applied as they arrive, while they are followed.
 
-Where more happens than anybody could read they are left alone, and begin again from now on: what was missed is in
+Where more happens than a user could read, events are not followed, and resume from now on: what was missed is in
 the lists that are read then. The same goes for a gap, for the names of its shard.
 """
 
@@ -25,12 +25,12 @@ _FLOOD_S = 0.2
 _PAST_POSITIONS = 2_000
 """How far back events are read at first: for the charts, and to show what happened lately."""
 _LOOK_S = 0.25
-"""How often it is looked whether events are told again."""
+"""How often it is checked whether events can be followed again."""
 _AGAIN_S = 1.0
 
 
 class News:
-    """Made for one picture. `must_list`: shards whose names are to be read again, for who reads them."""
+    """Made for one picture. `must_list`: shards whose names are to be read again, by the reader."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class News:
         self._picture, self._must_list, self._time_of_day = picture, must_list, time_of_day
         self._is_flood = Flood().has
         self.may_hear = True
-        """Whether this login is told events."""
+        """Whether this login may follow events."""
 
     async def follow(self) -> None:
-        """Take over events as they come, while they are told."""
+        """Apply events as they arrive, while they are followed."""
         picture = self._picture
-        # Up to there the lists tell all: they are begun later.
+        # Up to there the lists have all: they are begun later.
         past = dict(picture.positions)
         after: dict[int, Place] = {
             shard: (max(0, position - _PAST_POSITIONS), WHOLE) for shard, position in past.items()
@@ -63,20 +63,20 @@ class News:
             try:
                 await self._follow_on(after, past)
             except Unauthenticated:
-                # The figures are asked for every second: they find that out, too.
+                # The figures are read every second: they find that out, too.
                 return
             except PermissionDenied:
                 self.may_hear, picture.is_sampled = False, True
                 return
             except UsageError:
-                # The journal was made anew, as that of a server in memory that was started again.
+                # The journal was recreated, as by a restart of a server in memory.
                 after = {}
                 await asyncio.sleep(_AGAIN_S)
             except FenceholdError:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _follow_on(self, after: dict[int, Place], past: dict[int, int]) -> None:
-        """Until events are not told any more. Then these are the places to go on after."""
+        """Until events are no longer followed. Then `after` has the places to resume from."""
         picture = self._picture
         if not after:
             self._must_list.update(range(picture.shards))
@@ -89,7 +89,7 @@ class News:
                     case ShardAway(shard, why, place):
                         picture.miss(shard, why)
                         if place is not None and shard not in after:
-                            # Events of it begin only now: what was before is in none.
+                            # Its events begin only now: none has what was before.
                             self._must_list.add(shard)
                             after[shard] = place
                     case Event():
@@ -108,13 +108,13 @@ class News:
 
 
 class Flood:
-    """Whether more is told than anybody could read, seen at once and not at the next look at figures."""
+    """Whether more events arrive than a user could read, detected at once and not with the next figures."""
 
     def __init__(self) -> None:
         self._since, self._count = 0.0, 0
 
     def has(self, now: float) -> bool:
-        """One more was told. True: too many were, in too short a time."""
+        """One more event. True: there were too many, in too short a time."""
         if now - self._since > _FLOOD_S:
             self._since, self._count = now, 0
         self._count += 1

@@ -1,12 +1,13 @@
-"""A picture of the service: what one login was told of one tier, kept up to date by what it is fed.
+"""A picture of the service: what one login may see of one tier, kept up to date by what it is fed.
 
 1. It is fed, and asks nothing: pages of lists, looks at single names, events, figures. `reader` does the asking.
-2. Events keep it up to date. What they do not tell (queues, several holders) is noted in `dirty`, to be looked up.
-3. Late news do no harm: an event about a grant that is known, or about the end of one that is not the newest, is
-   of a past that a list has already told of. Whether a list or an event that came meanwhile is newer nobody knows:
-   such names are looked up, too.
+2. Events keep it up to date. What they do not contain (queues, several holders) is noted in `dirty`, to be looked
+   up.
+3. Late news do no harm: an event about a known grant, or about the end of one that is not the newest, is of a past
+   that a list has already covered. Whether a list or an event that came meanwhile is newer is unknown: such names
+   are looked up, too.
 4. Of several shards it has all: sessions under numbers that no other shard has (`gateway.lists.wide`), names of
-   each with the shard that they are of. What is known of a shard that is away stays, and is said to be of before.
+   each with the shard that they are of. What is known of a shard that is away stays, marked as old.
 """
 
 import asyncio
@@ -30,11 +31,12 @@ DIRTY_MAX = 10_000
 _VIEWS_MAX = 256
 _STALE_AFTER_S = 3.0
 _PAGE_AGE_S = 0.2
-"""A page may be older than events that came so much before it was asked for (LOCK.LIST in brief promises half)."""
+"""A page may be older than events that came this much before it was requested (LOCK.LIST in brief promises
+half)."""
 
 
 class Picture:
-    """What was told to one login of one tier. Times of day are milliseconds since 1970."""
+    """What one login may see of one tier. Times are milliseconds since 1970."""
 
     def __init__(self, now: Callable[[], float]) -> None:  # noqa: PLR0915 - what there is to know
         self._now = now
@@ -47,25 +49,25 @@ class Picture:
         self.sessions: dict[int, dict[str, Any]] = {}
         self.looks: OrderedDict[str, Explanation] = OrderedDict()
         self.facts: dict[str, str] = {}
-        """What INFO says; of several shards, together."""
+        """The facts of INFO; of several shards, combined."""
         self.shards = 1
         self.shard_facts: dict[int, dict[str, str]] = {}
-        """Of several shards: what INFO says of each, or said last."""
+        """Of several shards: the facts of INFO of each, or the last ones."""
         self.away: dict[int, tuple[str, float]] = {}
-        """Shards of which nothing is heard: why, and since when."""
+        """Shards that are not reachable: why, and since when."""
         self.by_shard: list[dict[str, Any]] | None = None
-        """Of several shards: what the leader of each says of its nodes; None: that is for administrators."""
+        """Of several shards: the nodes as the leader of each reports them; None: that is for administrators."""
         self.first_of: dict[int, int] = {}
         """Of several shards: for each session the first one of its client."""
         self.nodes: dict[str, Any] | None = None
-        """What NODE.LIST says; None: that is for administrators."""
+        """The reply of NODE.LIST; None: that is for administrators."""
         self.health: dict[str, Any] | None = None
         self.sinks: list[dict[str, Any]] = []
         """Those that run on the machine of the listener; shown to administrators."""
         self.principal = ""
         self.roles: list[str] = []
         self.positions: dict[int, int] = {}
-        """How far each shard was heard."""
+        """The last position seen of each shard."""
         self.version = 0
         """Grows with every change."""
         self.is_loaded = False
@@ -78,33 +80,33 @@ class Picture:
         self.trouble = ""
         """Why the service is not reached, while it is not."""
         self.refused: FenceholdError | None = None
-        """Why this login is told nothing any more."""
+        """Why the service no longer answers this login."""
         self.heard_at = now()
         self.dirty: OrderedDict[str, None] = OrderedDict()
         """Names to be looked up."""
         self._parties: dict[int, Party] = {}
         self._waiting: dict[tuple[int, str], tuple[str, ...]] = {}
         self._touched, self._touched_before, self._touched_from = set[str](), set[str](), now()
-        """Names of which something was told while a page was on its way, or just before; and since when."""
+        """Names with events while a page was in flight, or just before; and since when."""
         self._changed = asyncio.Event()
         self._views: dict[Any, tuple[int, Any]] = {}
 
-    # Looking at it.
+    # Reading it.
 
     @property
     def position(self) -> int:
-        """How far it is; of several shards, the sum of their positions, which grows with each."""
+        """Its position; of several shards, the sum of their positions, which grows with each."""
         return sum(self.positions.values())
 
     async def changed(self, since: int, timeout_s: float) -> None:
-        """Until it differs from a version, or for so long."""
+        """Wait until it differs from a version, or until the timeout."""
         if self.version == since:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._changed.wait()
 
     def view(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What is made of it for one view: once for all who look at the same."""
+        """What is made of it for one view: once for all pages that show the same."""
         known = self._views.get(key)
         if known is None or known[0] != self.version:
             if len(self._views) >= _VIEWS_MAX:
@@ -113,7 +115,7 @@ class Picture:
         return known[1]
 
     def stale_s(self) -> float:
-        """For how long nothing was heard of the service; 0: it is heard."""
+        """For how long the service was not reachable; 0: it is."""
         quiet_s = self._now() - self.heard_at
         return quiet_s if self.trouble or quiet_s > _STALE_AFTER_S else 0.0
 
@@ -133,7 +135,7 @@ class Picture:
             return self.events
         keyed, last_ms = list[tuple[int, int]](), 0
         for at, (_, seen) in enumerate(self.events):
-            # A gap has no time: it stays behind what came before it.
+            # A gap has no time: it stays after what came before it.
             last_ms = seen.unix_ms or last_ms
             keyed.append((last_ms, at))
         return [self.events[at] for _, at in sorted(keyed)]
@@ -158,13 +160,13 @@ class Picture:
     # Feeding it.
 
     def change(self) -> None:
-        """Wake those who look at it."""
+        """Wake the pages that show it."""
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def heard(self) -> None:
-        """The service is there."""
+        """The service is reachable."""
         self.heard_at = self._now()
         self.trouble = ""
 
@@ -173,7 +175,7 @@ class Picture:
         self.positions[shard] = max(self.positions.get(shard, 0), position)
 
     def miss(self, shard: int, why: str) -> None:
-        """A shard is not heard; if it is not said why, it is heard again."""
+        """A shard is not reachable; if `why` is empty, it is reachable again."""
         if not why:
             self.away.pop(shard, None)
         elif shard not in self.away:
@@ -185,20 +187,20 @@ class Picture:
         return self._now() - self.away[shard][1]
 
     def take_sessions(self, rows: dict[int, dict[str, Any]]) -> None:
-        """All sessions, as lists tell them."""
+        """All sessions, from the lists."""
         self.sessions = rows
         self.first_of = joined(rows.values(), self._parties) if self.shards > 1 else {}
         self.change()
 
     def refuse(self, why: FenceholdError) -> None:
-        """Nothing of this is for this login any more."""
+        """The service no longer answers this login."""
         self.refused = why
         self.roll, self.loading, self.sessions, self.looks = Roll(), None, {}, OrderedDict()
         self.events.clear()
         self.change()
 
     def meet(self, session: int, meta: bytes | str) -> Party:
-        """The client of a session, by what it said of itself when it opened it."""
+        """The client of a session, by its description when it opened it."""
         known = self._parties.get(session)
         if known is None:
             while len(self._parties) >= PARTIES_MAX:
@@ -217,12 +219,12 @@ class Picture:
         return roll
 
     def begin_page(self) -> None:
-        """A page of a list is asked for. It may be of a moment ago, and older than events that were just told."""
+        """A page of a list is requested. It may be of a moment ago, and older than events that just arrived."""
         if (now := self._now()) - self._touched_from >= _PAGE_AGE_S:
             self._touched, self._touched_before, self._touched_from = set(), self._touched, now
 
     def take_page(self, roll: Roll, items: Sequence[Sequence[Any]], now_ms: int, shard: int = 0) -> None:
-        """Names in brief, as LOCK.LIST tells them."""
+        """Names in brief, from LOCK.LIST."""
         for name, mode, holders, waiters, fence, session, owner, since_ms, left_ms in items:
             until_ms = now_ms + left_ms if left_ms >= 0 else 0
             row = Row(
@@ -260,7 +262,7 @@ class Picture:
         self.change()
 
     def take_look(self, seen: Explanation, now_ms: int, shard: int = 0) -> None:
-        """Who holds a name and who waits for it."""
+        """The holders and waiters of a name."""
         self.dirty.pop(seen.name, None)
         if not seen.holders and not seen.queue:
             self._drop(seen.name)
@@ -333,7 +335,7 @@ class Picture:
         if row is not None and row.fence >= seen.fence:
             return
         if row is not None:
-            # It has several holders, or somebody waits.
+            # It has several holders, or a waiter.
             self.soil(name)
         new = Row(name, seen.fence, 1 + (row.holders if row else 0), max(0, row.waiters - 1) if row else 0)
         new.shard = seen.shard
@@ -362,5 +364,5 @@ class Picture:
 
 
 def ms_of(at: Any) -> int:
-    """A time of day in milliseconds; 0: not known."""
+    """A time in milliseconds; 0: unknown."""
     return 0 if at is None else round(at.timestamp() * 1000)

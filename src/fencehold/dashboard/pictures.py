@@ -1,4 +1,4 @@
-"""All pictures that somebody looks at: one for each login and tier, kept for a while after the last look."""
+"""All pictures in use: one for each login and tier, kept for a while after the last use."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from fencehold.gateway.questions import Questions
 from fencehold.types import CORRECTNESS, Tier
 
 PICTURES_MAX = 8
-"""Each may have all names: the one that was looked at least lately gives way."""
+"""Each may have all names: the least recently used one is dropped."""
 IDLE_S = 60.0
 
 
@@ -36,12 +36,12 @@ class Pictures:
         """The picture for a login, when there is something to see.
 
         Raises:
-            FenceholdError: the service tells this login nothing.
+            FenceholdError: the service does not answer this login.
         """
         key = credentials, tier
         reader, task = self._kept.get(key) or self._begin(key)
         if task.done():
-            # It was refused, or failed by a bug that its end tells.
+            # It was refused, or failed by a bug that its end reports.
             self._end(key)
             reader, task = self._begin(key)
         self._kept.move_to_end(key)
@@ -54,7 +54,7 @@ class Pictures:
         return reader
 
     def forget(self, credentials: Credentials) -> None:
-        """Keep nothing that a login was told."""
+        """Drop all that a login could see."""
         for key in [key for key in self._kept if key[0] == credentials]:
             self._end(key)
 

@@ -1,7 +1,6 @@
-"""Rates: what happened in each of the last seconds, and how much there was of what, kept for charts.
+"""Rates: counts of events and levels in each of the last seconds, kept for charts.
 
-Bounded: so many seconds, and no more. What happened before the first look is filled in from events of the past, by
-the time of day that they tell.
+Bounded in seconds. What happened before the first sample is filled in from past events, by their times.
 """
 
 from collections import deque
@@ -25,7 +24,7 @@ COUNTED = {
     "refused": "refused",
     "deadlock": "refused",
 }
-"""In which series an event counts."""
+"""The series in which an event counts."""
 SERIES = ("granted", "queued", "released", "lost", "refused")
 GAUGES = ("held", "waiting", "sessions")
 
@@ -40,13 +39,13 @@ class Rates:
         self.grants_per_s = 0.0
 
     def count(self, kind: str, second: int, times: int = 1) -> None:
-        """Something happened in a second of the time of day."""
+        """Something happened in a second of wall-clock time."""
         series = COUNTED.get(kind)
         if series is not None:
             self._bump(series, second, times)
 
     def level(self, second: int, levels: Mapping[str, int], fence: int) -> None:
-        """How much there is of what now; and the newest fence, which tells how many grants there were."""
+        """The levels now, and the newest fence, which gives the number of grants."""
         self._levels.append((second, dict(levels)))
         before, self._grants = self._grants, (second, fence)
         if before is not None and second > before[0]:
@@ -59,17 +58,17 @@ class Rates:
         self._grants = None
 
     def sampled(self, second: int) -> None:
-        """Events are not told, for there are too many: grants are counted by their fences."""
+        """Events are not followed, as there are too many: grants are counted by their fences."""
         self._bump("granted", second, round(self.grants_per_s))
 
     def seed(self, other: "Rates") -> None:
-        """Begin with what somebody else has counted so far."""
+        """Begin with what another has counted so far."""
         self._levels.extend(other._levels)
         for second, counts in other._counts.items():
             self._counts.setdefault(second, dict(counts))
 
     def chart(self, now: int, span_s: int) -> dict[str, Any]:
-        """Each series in steps, the last one ending now: of counts so many a second, of levels the last."""
+        """Each series in steps, the last one ending now: of counts the rate per second, of levels the last."""
         step = max(1, span_s // STEPS)
         end = now - now % step
         starts = range(end - step * STEPS, end, step)

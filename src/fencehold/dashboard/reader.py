@@ -1,14 +1,14 @@
-"""The reader of a picture: asks the service, with the credentials of one login, and feeds what it is told.
+"""The reader of a picture: asks the service, with the credentials of one login, and feeds the replies.
 
-1. It costs the node that leads little. Names are listed in small pages with pauses, longer ones where the node is
-   slow to answer; then events keep the picture up to date. Names are looked up so many times a second, and figures
-   asked for once a second.
-2. Where more happens than anybody could read, `BUSY_GRANTS_PER_S`, events would cost the leader more than they are
-   worth: the list is read again and again instead, with pauses, and the picture says of when it is. The same is
-   done for a login that may not be told events.
+1. It costs the leader little. Names are listed in small pages with pauses, longer ones where the node is slow to
+   answer; then events keep the picture up to date. Names are looked up at a bounded rate, and figures read once a
+   second.
+2. Where more happens than a user could read, `BUSY_GRANTS_PER_S`, events would cost the leader more than they are
+   worth: the list is read repeatedly instead, with pauses, and the picture shows its time. The same is done for a
+   login that may not follow events.
 3. A gap in the events, or another policy, makes it read the list again. While the service is away, the last
-   picture stays, and says so.
-4. Of several shards each is asked where it is led. One that is away holds nobody up: what was known of it stays,
+   picture stays, marked so.
+4. Of several shards each is asked where it is led. One that is away delays no other: what was known of it stays,
    and is read again when it is back.
 """
 
@@ -40,9 +40,9 @@ from fencehold.types import Tier
 
 BUSY_GRANTS_PER_S = 1_000
 SAMPLED_NAMES_MAX, SAMPLED_AT_LEAST_S = 10_000, 300
-"""Of a busy service, more names than these are read only so often."""
+"""On a busy service, more names than these are read less often."""
 CALM_GRANTS_PER_S = 500
-"""Below which events are told again."""
+"""Below this, events are followed again."""
 LOOKS_PER_S = 100
 LOOKS_AGAIN_PER_S = 10
 QUEUE_SHOWN = 100
@@ -51,15 +51,15 @@ _TICK_S = 1.0
 _NODES_S, _HEALTH_S, _SESSIONS_S = 2.0, 10.0, 4.0
 _NAMES_PAGE, _SESSIONS_PAGE = 100, 50
 _PAUSE_S, _PAUSE_S_MAX = 0.004, 0.1
-"""After a page, or as long as that took, within bounds: who is slow to answer has others to answer. A page takes
-the leader a fifth of a millisecond, and no entry of its own while there are others. Larger ones are met by others
-as a wait, and many smaller ones cost it more."""
+"""After a page, or as long as that took, within bounds: a node that is slow to answer is busy. A page takes the
+leader a fifth of a millisecond, and no entry of its own while there are others. Larger ones make other clients
+wait, and many smaller ones cost it more."""
 _SAMPLES_S, _SAMPLES_REST = 5.0, 10.0
 _SAMPLE_PAUSE_S = 0.05
-"""The same, where it is done all the time."""
+"""The same, where it is done continuously."""
 _AGAIN_S = 1.0
 _AWAY_S = 1.0
-"""How long a shard is asked again that is away."""
+"""For how long a shard that is away is asked again."""
 
 
 class Reader:
@@ -99,10 +99,10 @@ class Reader:
         return self.picture
 
     async def look(self, name: str, count: int = QUEUE_SHOWN) -> Explanation:
-        """Ask who holds a name and who waits for it, and take note of it.
+        """Ask who holds a name and who waits for it, and add that to the picture.
 
         Raises:
-            FenceholdError: what the service said.
+            FenceholdError: the error of the service.
         """
         shard, reply = await self._ask_about(name, "LOCK.INFO", name, "COUNT", count)
         seen = explanation_in(shard, explanation(reply))
@@ -114,7 +114,7 @@ class Reader:
         return self._questions.home_of(name)
 
     async def complete(self, names: list[str]) -> None:
-        """Find out what events did not tell of these names."""
+        """Look up what events did not contain of these names."""
         for name in names[:LOOKS_PER_S]:
             with contextlib.suppress(FenceholdError):
                 await self.look(name)
@@ -122,9 +122,8 @@ class Reader:
     async def ask(self, *words: str | int, shard: int | None = None) -> Any:
         """The reply to a question of this login; of several shards, by the leader of one, or by any node.
 
-        One at a time: should the login have ended, a single failed one is paid for, and nobody asks again. What
-        failed logins cost is paid by all who use this listener. So shards are asked side by side, but greeted one
-        after the other.
+        One at a time: should the login have ended, there is a single failed one, and no retry. The delay of failed
+        logins hits all users of this listener. So shards are asked concurrently, but greeted one after the other.
         """
         questions, within_s = self._questions, _AWAY_S if shard in self.picture.away else None
         async with self._turns[shard]:
@@ -152,11 +151,11 @@ class Reader:
             return await self._questions.ask_about(self._credentials, self.tier, name, *words)
 
     async def is_known(self) -> bool:
-        """Whether the login is still one: every user may ask for figures."""
+        """Whether the login is still valid: every user may ask for figures."""
         try:
             await self._read_facts()
         except Unauthenticated as gone:
-            # Known from here on: who asks next who is signed in must not be told that nothing happened.
+            # Known from here on: the next request must not be answered as if the login were still valid.
             self.picture.refuse(gone)
             return False
         return True
@@ -181,7 +180,7 @@ class Reader:
         self._must_list.update(range(self.picture.shards))
         await self._read_facts()
         if self._past is not None:
-            # It may ask for such figures itself, as it just has.
+            # It may read such figures itself, as it just did.
             self.picture.rates.seed(self._past)
         who = await self.ask("WHOAMI")
         self.picture.principal = who[b"principal"].decode()
@@ -189,12 +188,12 @@ class Reader:
         await self._read_nodes()
 
     async def _again_and_again(self, work: Callable[[], Awaitable[float]]) -> None:
-        """Do some work, then again after as many seconds as it says."""
+        """Do some work, then again after as many seconds as it returns."""
         while self.picture.refused is None:
             try:
                 pause_s = await work()
             except Unauthenticated as gone:
-                # The user is gone, or its secret is another now.
+                # The user is gone, or its secret was changed.
                 self.picture.refuse(gone)
                 return
             except FenceholdError as away:
@@ -213,7 +212,7 @@ class Reader:
         await self._read_facts()
         if started - self._nodes_at >= _NODES_S:
             await self._read_nodes()
-        # Who may not see all that happens is not told how each wait ends: the oldest looks are taken again.
+        # A login that may not see all events does not learn how each wait ends: the oldest looks are taken again.
         self.picture.soil(*islice(self.picture.looks, LOOKS_AGAIN_PER_S))
         for name in self._to_look_up():
             await self._look_up(name)
@@ -221,7 +220,7 @@ class Reader:
         return max(0.05, _TICK_S - (time.monotonic() - started))
 
     def _to_look_up(self) -> list[str]:
-        """Names of which something is not known, and whose shard is there."""
+        """Names that are incomplete, and whose shard is reachable."""
         picture = self.picture
         if not picture.away:
             return list(islice(picture.dirty, LOOKS_PER_S))
@@ -263,7 +262,7 @@ class Reader:
         try:
             facts = facts_in((await self.ask("INFO", shard=shard)).decode())
         except PermissionDenied as denied:
-            # Every user may ask this: it is none any more.
+            # Every user may ask this: it is no longer a user.
             raise Unauthenticated(str(denied)) from denied
         number = shard or 0
         if number not in picture.shard_facts:
@@ -273,7 +272,7 @@ class Reader:
         picture.miss(number, "")
 
     async def _read_facts_of_all(self) -> None:
-        """Of all shards that are there.
+        """Of all reachable shards.
 
         Raises:
             Unavailable: none is.
@@ -307,7 +306,7 @@ class Reader:
     # Lists.
 
     async def _list_names(self) -> float:
-        """At first, after a gap, and again and again where events are not told."""
+        """At first, after a gap, and repeatedly where events are not followed."""
         picture = self.picture
         if not self._must_list and not picture.is_sampled:
             return _TICK_S / 4
@@ -329,7 +328,7 @@ class Reader:
             picture.loading = None
             raise
         picture.end_list(roll, began_ms, set(range(picture.shards)) - read)
-        # Where it is read again and again, most of the time it is not.
+        # Where it is read repeatedly, most of the time is a pause.
         return max(_SAMPLES_S, _SAMPLES_REST * (time.monotonic() - started)) if picture.is_sampled else _TICK_S
 
     async def _list_names_of(self, shard: int, roll: Roll) -> bool:
@@ -356,11 +355,11 @@ class Reader:
             return False
 
     def _is_too_soon(self) -> bool:
-        """Whether the list is of just now. When a flood begins, it is not known yet how many names there are."""
+        """Whether the list was read just now. When a flood begins, the number of names is not known yet."""
         return self._now_ms() - self.picture.listed_ms < 1000 * _SAMPLES_S
 
     def _is_too_much(self) -> bool:
-        """Whether to read the list again costs a busy leader too much; now and then it is done all the same."""
+        """Whether reading the list again costs a busy leader too much; at intervals it is done all the same."""
         many = int(self.picture.facts.get("names_held", "0") or 0) > SAMPLED_NAMES_MAX
         return many and self._now_ms() - self.picture.listed_ms < 1000 * SAMPLED_AT_LEAST_S
 
@@ -402,12 +401,12 @@ class Reader:
 
 
 def pause_after(took_s: float, at_least_s: float) -> float:
-    """How long nothing is asked after a page: who was slow to tell it is asked no more than half of the time."""
+    """How long to pause after a page: a slow node is asked at most half of the time."""
     return max(at_least_s, min(took_s, _PAUSE_S_MAX))
 
 
 def sinks_in(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How each sink is doing, by the metrics of sinks."""
+    """The status of each sink, by the metrics of sinks."""
     found: dict[str, dict[str, Any]] = {}
     for metric, values in figures.items():
         for labels, value in values:

@@ -3,11 +3,11 @@
 1. Rows are kept by fence. Fences only grow, so the order of fences is the order of grants: the oldest hold is the
    first, and a new one goes to the end. They are sorted once, when all that there were at first have been read.
    Fences of several shards have no order: there, rows are kept by the time of the grant.
-2. By name they are put in order when somebody asks, and what came since then is merged in: nearly sorted, it is
-   quick. Few names are awaited, and these are sorted by their queues each time.
-3. What a filter found is remembered for as long as it took, times `_REST`: open pages that scroll do not make
-   it look through half a million names again and again. If it found few, names that are granted or released
-   meanwhile are taken in at once: who looks at a few names sees them change.
+2. By name they are sorted on demand, and later additions are merged in: nearly sorted, it is quick. Few names are
+   awaited, and these are sorted by their queues each time.
+3. The result of a filter is cached for as long as it took, times `_REST`: open pages that scroll do not make it
+   scan half a million names repeatedly. If it found few, names that are granted or released meanwhile are merged
+   in at once: a user who views a few names sees them change.
 """
 
 import re
@@ -42,19 +42,19 @@ class Row(Struct, gc=False):
     session: int = 0
     owner: str = ""
     since_ms: int = 0
-    """The time of day of the grant; 0: not known."""
+    """The time of the grant; 0: unknown."""
     until_ms: int = 0
     """When it ends by itself; 0: with its session."""
     is_whole: bool = False
-    """Whether mode and end are known: an event does not tell them."""
+    """Whether mode and end are known: an event does not contain them."""
     shard: int = 0
 
 
 class Wanted(NamedTuple):
-    """Which names somebody wants to see, and in which order."""
+    """Which names a page shows, and in which order."""
 
     search: str = ""
-    """Text that a name has; with `*`, a pattern of the whole name, in which it is any text."""
+    """Text that a name contains; with `*`, a pattern of the whole name, in which it is any text."""
     prefix: str = ""
     sessions: frozenset[int] | None = None
     """Only what is held by one of these."""
@@ -65,14 +65,14 @@ class Wanted(NamedTuple):
 
 
 class RollPage(NamedTuple):
-    """Some rows, and of how many."""
+    """Some rows, and the total."""
 
     rows: list[Row]
     total: int
 
 
 class _Found:
-    """What a filter found, until when that is good enough, and which names came or went since, if few."""
+    """The result of a filter, until when it is valid, and which names came or went since, if few."""
 
     __slots__ = ("names", "touched", "until")
 
@@ -90,14 +90,14 @@ class Roll:
         self._rows: dict[str, Row] = {}
         """By fence, or by time."""
         self._unheld: dict[str, Row] = {}
-        """Awaited, and held by nobody: delayed, or kept for the least time of a run."""
+        """Awaited, but not held: delayed, or kept for the least time of a run."""
         self._awaited: dict[str, None] = {}
         self._sorted: list[str] = []
         self._changed: set[str] = set()
-        """Names that came or went since the last time they were put in order."""
+        """Names that came or went since the last sort."""
         self._found: dict[Wanted, _Found] = {}
         self._templates: tuple[float, list[tuple[str, int]]] = (float("-inf"), [])
-        """What was found, and until when it is good enough."""
+        """Results of filters, and until when they are valid."""
         self._is_settled = False
         self.is_cut = False
         """Whether there are more names than are kept."""
@@ -117,7 +117,7 @@ class Roll:
         return self._rows.get(name) or self._unheld.get(name)
 
     def put(self, row: Row) -> None:
-        """Keep what is known of a name now."""
+        """Store what is known of a name now."""
         name, before = row.name, self._rows.get(row.name)
         if before is None and name not in self._unheld:
             if len(self) >= NAMES_MAX:
@@ -151,15 +151,15 @@ class Roll:
         for found in self._found.values():
             touched = found.touched
             if touched is not None:
-                # Behind those that were touched before: the order of grants.
+                # After those that were touched before: the order of grants.
                 touched.pop(name, None)
                 touched[name] = None
                 if len(touched) > _FEW:
                     found.touched = None
 
     def settle(self) -> None:
-        """All are there that there were to begin with: put them in order, once."""
-        # They came by name: that sort finds them in order.
+        """All initial rows are there: sort them, once."""
+        # They came by name: that sort finds them sorted.
         self._sorted, self._changed = sorted((*self._rows, *self._unheld)), set()
         self._rows = {row.name: row for row in sorted(self._rows.values(), key=self._order)}
         self._is_settled = True
@@ -178,7 +178,7 @@ class Roll:
         return [row for row in chain(self._rows.values(), self._unheld.values()) if row.shard in shards]
 
     def oldest(self, count: int) -> list[Row]:
-        """Those that are held for longest."""
+        """Those held longest."""
         if not self._is_settled:
             return nsmallest(count, self._rows.values(), key=self._order)
         return list(islice(self._rows.values(), count))
@@ -191,7 +191,7 @@ class Roll:
         return list(self._awaited)
 
     def templates(self, count: int, sample: int = 4_000) -> list[tuple[str, int]]:
-        """How names are built, most frequent first, by some of them from all over the list."""
+        """How names are built, most frequent first, by a sample from all over the list."""
         until, known = self._templates
         if self._now() < until:
             return known[:count]
@@ -205,7 +205,7 @@ class Roll:
         return found[:count]
 
     def page(self, wanted: Wanted, offset: int, count: int) -> RollPage:
-        """Some of those that are wanted.
+        """Some of the rows that are wanted.
 
         Raises:
             KeyError: there is no such order.
@@ -249,7 +249,7 @@ class Roll:
         else:
             names = self._matching((row.name for row in sorted(self._rows.values(), key=self._order)), wanted)
         if wanted.sort == "queue":
-            # Of those that are found: it is quicker than to put all in order first.
+            # Only those that were found: quicker than sorting all first.
             awaited = self._awaited
             first = sorted((name for name in names if name in awaited), key=self._queue_of)
             names = first + [name for name in names if name not in awaited]

@@ -1,10 +1,10 @@
-"""The routes of the dashboard on the HTTP listener: its pages, what these ask for, and streams that keep them so.
+"""The routes of the dashboard on the HTTP listener: its pages, their data, and streams that keep them current.
 
 1. Nothing is loaded from elsewhere: the policy of every page allows scripts, styles and requests of this
    listener, nothing inline, and no frames.
-2. What the pages ask for is answered by the picture of the login that is signed in. `/dashboard/api/v1/…` is the
-   interface for scripts, `/v1/…`, for that login: to read, and nothing else.
-3. A stream tells a whole view, each time with the position it is of: who comes back after a break lost nothing.
+2. Requests of pages are answered by the picture of the login that is signed in. `/dashboard/api/v1/…` is the
+   interface for scripts, `/v1/…`, for that login: read-only.
+3. A stream sends a whole view, each time with its position: a page that reconnects after a break lost nothing.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 LIVE_S = 0.3
-"""How often a stream tells its view at the most."""
+"""How often a stream sends its view, at most."""
 TICK_S = 1.0
 ROWS_MAX = 200
 _COMMENT_S = 15.0
 _SILENCE_S = 1.5
-"""How long a view may take before who waits for it is told that the service is silent."""
+"""How long a view may take before the waiting page is told that the service is silent."""
 _SILENT = "the service has not answered yet"
 _BODY_BYTES_MAX = 16_384
 _TYPES = {
@@ -120,7 +120,7 @@ class Dashboard:
                 response = await handle(request)
             except Exception as error:
                 response = self._problem(error)
-                # A page asks who somebody is by itself: the browser's own dialogue would be in its way.
+                # The page has its own sign-in: the browser's dialogue would be in its way.
                 if "www-authenticate" in response.headers:
                     del response.headers["www-authenticate"]
             for key, value in HEADERS.items():
@@ -143,7 +143,7 @@ class Dashboard:
         media = _TYPES.get(path.rpartition(".")[2], "application/octet-stream")
         return Response(data, media_type=media, headers={"cache-control": "no-cache"})
 
-    # Who is there.
+    # Signing in and out.
 
     async def _who(self, request: Request) -> Response:
         visit = self._visits.of(request)
@@ -189,7 +189,7 @@ class Dashboard:
     async def _reader(self, visit: Visit, tier: Tier) -> Reader:
         return await self._pictures.of(visit.credentials, tier)
 
-    # What pages ask for.
+    # Data of pages.
 
     async def _view(self, request: Request) -> Response:
         reader = await self._reader(self._visits.of(request), _tier(request))
@@ -209,7 +209,7 @@ class Dashboard:
 
     async def _live(self, request: Request) -> Response:
         visit, view = self._visits.of(request), self._view_of(request)
-        # What is wrong is told as an error, and not in the middle of a stream.
+        # What is wrong is sent as an error response, not in the middle of a stream.
         await self._reader(visit, _tier(request))
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
         stream = self._streamed(request, visit, view)
@@ -229,7 +229,7 @@ class Dashboard:
                 asked = asyncio.ensure_future(view(reader, request))
                 try:
                     while not (await asyncio.wait({asked}, timeout=_SILENCE_S))[0]:
-                        # Who opens a page while the service is silent is told so, long before it is given up.
+                        # A page opened while the service is silent is told so, long before the timeout.
                         yield f"event: trouble\ndata: {json.dumps(_SILENT)}\n\n"
                     told = asked.result()
                 finally:
@@ -276,7 +276,7 @@ class _ForLogin:
         credentials = self._visits.of(Request(scope)).credentials
         path = "/v1/" + scope["path_params"]["path"]
         headers = [(key, value) for key, value in scope["headers"] if key not in (b"authorization", b"cookie")]
-        # Whom a certificate names is found there by the same certificate.
+        # The principal of a certificate is found there by the same certificate.
         if credentials.secret:
             headers.append((b"authorization", _authorization(credentials)))
         inner = {**scope, "path": path, "raw_path": path.encode(), "root_path": "", "headers": headers}
@@ -354,7 +354,7 @@ def _tier(request: Request) -> Tier:
 
 
 def _read_files() -> dict[str, bytes]:
-    """All that a page loads, read once: there is no path to a file that could be asked for otherwise."""
+    """All that a page loads, read once: no other file can be requested by its path."""
     found: dict[str, bytes] = {}
     folders = [("", files("fencehold.dashboard") / "static")]
     while folders:

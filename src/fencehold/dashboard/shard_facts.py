@@ -1,9 +1,10 @@
-"""Facts of all shards as those of one service: what INFO says of each, and together.
+"""Facts of all shards as those of one service: INFO of each, combined.
 
 1. What is counted by a machine (sessions, names, waiters, fences, positions) is added up. What is a node's own
-   (its connections) is counted once for each node. The rest is the same everywhere: the first shard tells it.
-2. Of a shard that is away, what was last heard stays, so that figures do not fall and rise with it; that it is
-   away is said.
+   (its connections) is counted once for each node. The rest is the same everywhere: it is taken from the first
+   shard.
+2. Of a shard that is away, the last facts stay, so that figures do not fall and rise with it; that it is away is
+   shown.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ Facts = dict[str, str]
 
 
 def facts_in(info: str) -> Facts:
-    """What INFO says, by its words."""
+    """The facts of INFO, by key."""
     return dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
 
 
@@ -47,7 +48,7 @@ def _number(facts: Facts, key: str) -> int:
 
 
 def event_in(shard: int, seen: Event) -> Event:
-    """An event whose session is told from those of other shards."""
+    """An event whose session number is unique over all shards."""
     if not shard or seen.party is None:
         return seen
     return replace(seen, session=wide(seen.session, shard), party=_party_in(shard, seen.party))

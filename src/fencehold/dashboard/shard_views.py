@@ -1,4 +1,4 @@
-"""What pages are told of shards: who leads each, how much it has, and which node leads how many."""
+"""What pages show of shards: the leader of each, how much it has, and how many each node leads."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ Shown = dict[str, Any]
 
 
 def shards(picture: Picture) -> list[Shown]:
-    """Each shard; of one that is away, what was known last. Who leads and follows is for administrators."""
+    """Each shard; of one that is away, what was known last. Its leader and followers are for administrators."""
     told = picture.by_shard or []
     return [_shard(picture, shard, told[shard] if shard < len(told) else {}) for shard in range(picture.shards)]
 
@@ -35,7 +35,7 @@ def _shard(picture: Picture, shard: int, told: Shown) -> Shown:
 
 
 def nodes_of_shards(told: list[Shown]) -> list[Shown]:
-    """Each node that leads a shard or stands by for one, with what it leads."""
+    """Each node that leads a shard or is a standby for one, with what it leads."""
     found: dict[tuple[str, str], Shown] = {}
 
     def node(one: Shown) -> Shown:

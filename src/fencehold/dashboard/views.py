@@ -1,4 +1,4 @@
-"""What each page of the dashboard is told, as JSON, made of a picture. Lists are bounded; times are in ms."""
+"""The data of each page of the dashboard, as JSON, made of a picture. Lists are bounded; times are in ms."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ _HOT_S = 60
 _SINK_LAG_S = 10
 _SPAN_S_MAX = 900
 _JEOPARDY = 0.34
-"""Of its time to live: a session that has less left has missed a keep-alive."""
+"""The share of its ttl: a session that has less left has missed a keep-alive."""
 
 Shown = dict[str, Any]
 
@@ -52,7 +52,7 @@ def status(picture: Picture) -> Shown:
 
 
 def overview(picture: Picture, span_s: int) -> Shown:
-    """Figures, charts, nodes, and what needs a look."""
+    """Figures, charts, nodes, and what needs attention."""
     facts, now = picture.facts, int(time.time())
     numbers = ("names_held", "names_awaited", "waiters", "sessions", "connected_clients", "throttled_clients")
     return {
@@ -83,7 +83,7 @@ def overview(picture: Picture, span_s: int) -> Shown:
 
 
 def nodes(picture: Picture) -> list[Shown] | None:
-    """The node that leads, then those that follow it; None: that is for administrators."""
+    """The leader, then its followers; None: that is for administrators."""
     seen = picture.nodes
     if seen is None:
         return None
@@ -143,7 +143,7 @@ def _jeopardy(picture: Picture) -> list[Shown]:
 
 
 def _remarks(picture: Picture) -> list[Shown]:
-    """What somebody should know of the service itself, worst first."""
+    """Warnings about the service itself, worst first."""
     remarks: list[Shown] = []
     facts, health = picture.facts, picture.health or {}
 
@@ -170,7 +170,7 @@ def _remarks(picture: Picture) -> list[Shown]:
     for shard, (why, _) in sorted(picture.away.items()):
         remark("bad", f"shard {shard} is away: {why}")
     if int(facts.get("throttled_clients", "0") or 0):
-        remark("warn", f"{facts['throttled_clients']} clients send more than their share, and wait for themselves")
+        remark("warn", f"{facts['throttled_clients']} clients send more than their share, and are throttled")
     return remarks
 
 
@@ -207,7 +207,7 @@ def row_shown(picture: Picture, row: Row) -> Shown:
 
 
 def name(picture: Picture, seen: Explanation, shard: int) -> Shown:
-    """Who holds a name and who waits for it, and what happened to it lately."""
+    """The holders and waiters of a name, and its latest events."""
     return {
         "status": status(picture),
         "shard": shard if picture.shards > 1 else None,
@@ -327,7 +327,7 @@ def _first_holder(seen: Explanation) -> Shown | None:
 
 
 def party_shown(seen: Party) -> Shown:
-    """A client, and who inside it."""
+    """A client, and the owner inside it."""
     return {
         "session": seen.session,
         "name": seen.client,

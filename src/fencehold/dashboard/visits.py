@@ -1,12 +1,13 @@
-"""Visits: who is signed in at this listener's dashboard, and that nobody else acts in their name.
+"""Visits: the users signed in at this listener's dashboard, protected from requests forged in their name.
 
 1. A visit is a cookie that scripts cannot read and other sites cannot send (HttpOnly, SameSite=Strict), for the
-   dashboard's paths only. What was signed in with stays in this process; it is never sent to the browser again.
-2. What changes something needs the token of the visit in a header, too, which no other site can read or set.
-3. Who shows a certificate, and has not signed in, is whom it names, for as long as it is shown. A browser shows it
-   to whatever site sends it here, so this visit has a token, too: the same for all windows of that user.
-4. A visit ends `IDLE_S` after it was last used, `LASTS_S` after it began, or with the process. How many there are
-   is bounded; the one that was used least lately ends first.
+   dashboard's paths only. The credentials stay in this process; they are never sent to the browser again.
+2. A change needs the token of the visit in a header, too, which no other site can read or set.
+3. A browser that shows a certificate, and has not signed in, is the principal it names, for as long as it is
+   shown. A browser sends it with requests of any site, so this visit has a token, too: the same for all windows of
+   that user.
+4. A visit ends `IDLE_S` after it was last used, `LASTS_S` after it began, or with the process. Their number is
+   bounded; the least recently used one ends first.
 """
 
 import hmac
@@ -30,18 +31,18 @@ PATH = "/dashboard"
 
 @dataclass(slots=True)
 class Visit:
-    """Somebody who signed in; or who says nothing of themselves, and needs no cookie for that."""
+    """A signed-in user; or an anonymous one, who needs no cookie."""
 
     credentials: Credentials
     token: str
-    """What changes something must say."""
+    """The token that changes must carry."""
     began_at: float = 0.0
     used_at: float = 0.0
     cookie: str = ""
 
 
 class Visits:
-    """All of this process."""
+    """All visits of this process."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -50,7 +51,7 @@ class Visits:
         self._key = secrets.token_bytes(32)
 
     def begin(self, credentials: Credentials) -> Visit:
-        """Somebody has signed in."""
+        """A user has signed in."""
         while len(self._visits) >= VISITS_MAX:
             self._visits.popitem(last=False)
         now = self._now()
@@ -60,7 +61,8 @@ class Visits:
         return visit
 
     def of(self, request: Request) -> Visit:
-        """Who asks: by an Authorization header, as scripts do, by the cookie, or by a certificate."""
+        """The visit of a request: by an Authorization header, as from scripts, by the cookie, or by a
+        certificate."""
         said = request.headers.get("authorization", "")
         if said:
             return Visit(read_authorization(said), secrets.token_urlsafe(24))
@@ -82,14 +84,14 @@ class Visits:
     def _shown(self, credentials: Credentials) -> Visit:
         if credentials == ANONYMOUS:
             return self._nobody
-        # Nothing is kept for it: certificates can be many, and what is made of them is always the same.
+        # Nothing is kept for it: certificates can be many, and each always gives the same token.
         return Visit(credentials, hmac.digest(self._key, credentials.user.encode(), "sha256").hex())
 
     def check(self, request: Request, visit: Visit) -> None:
-        """See that a change was asked for by the dashboard, and not by another site in somebody's browser.
+        """Check that a change was requested by the dashboard, and not by another site in the user's browser.
 
         Raises:
-            PermissionDenied: it cannot be told.
+            PermissionDenied: that is not certain.
         """
         site = request.headers.get("sec-fetch-site", "same-origin")
         said = request.headers.get(TOKEN_HEADER, "")
@@ -97,7 +99,7 @@ class Visits:
             raise PermissionDenied("this did not come from the dashboard, or the visit is over: reload the page")
 
     def end(self, visit: Visit) -> bool:
-        """Somebody signs out. Whether nobody else is signed in by the same login."""
+        """A user signs out. Returns whether no other visit has the same login."""
         self._visits.pop(visit.cookie, None)
         return all(other.credentials != visit.credentials for other in self._visits.values())
 
@@ -120,5 +122,5 @@ def set_cookie(request: Request, response: Response, visit: Visit | None) -> Non
 
 
 def _cookie_name(request: Request) -> str:
-    # Cookies do not tell ports apart: three listeners on one machine must not end each other's visits.
+    # Cookies do not distinguish ports: three listeners on one machine must not end each other's visits.
     return f"fencehold_{request.url.port or 0}"

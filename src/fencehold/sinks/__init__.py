@@ -1,5 +1,5 @@
-"""Sinks: where events go besides those who watch: Kafka, Redis, NATS, databases, files, a URL.
+"""Sinks: targets of events besides watchers: Kafka, Redis, NATS, databases, files, a URL.
 
-A sink is a follower like any other: it watches, from a standby if there is one, and writes what it is told into
-its target. It runs in a process of its own, and nothing of the service waits for it.
+A sink is a follower like any other: it watches, from a standby if there is one, and writes the events into its
+target. It runs in its own process, and nothing in the service waits for it.
 """

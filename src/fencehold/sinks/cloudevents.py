@@ -1,7 +1,7 @@
-"""CloudEvents 1.0: how an event is written where others read it.
+"""CloudEvents 1.0: the format of events for other systems.
 
-The id, the source and the sequence are made of the place of the event and nothing else, so that who is told
-twice can see it. What is not known is left out, as the specification asks for.
+The id, the source and the sequence are made of the place of the event and nothing else, so that a consumer can
+detect duplicates. What is unknown is left out, as the specification requires.
 """
 
 import json
@@ -117,7 +117,7 @@ def _auth(event: Event) -> dict[str, str]:
 
 
 def rfc3339(unix_ms: int) -> str:
-    """A time of day, in UTC with milliseconds."""
+    """A wall-clock time, in UTC with milliseconds."""
     return f"{_second(unix_ms // 1000)}.{unix_ms % 1000:03}Z"
 
 

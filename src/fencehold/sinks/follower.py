@@ -1,10 +1,10 @@
 """The follower: events of the service, from a place on, over as many connections as it takes.
 
-1. It opens no session, and reads by `LOCK.WATCH`: from a standby if one is found, else from the leader. Who reads
-   slowly is not waited for: the connection fills up, and what the ring loses is told as a gap.
+1. It opens no session, and reads by `LOCK.WATCH`: from a standby if one is found, else from the leader. A slow
+   reader is not waited for: the connection fills up, and what the ring loses is sent as a gap.
 2. Events of a shard come in the order of their places, each once, whatever the connections do. Each shard is read
    over a connection of its own, from its own leader or a standby.
-3. A place that is ahead of the leader is of another journal: that is an error, and never silence.
+3. A place that is ahead of the leader is of another journal: that is an error, never ignored.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _BEGINNING: Cursor = (0, WHOLE)
 
 
 class Seen(NamedTuple):
-    """What a node says of itself."""
+    """A node, as it describes itself."""
 
     line: Line
     role: str
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 
 class Follower:
-    """One who reads events of a service."""
+    """Reads the events of a service."""
 
     def __init__(self, url: str, *, prefix: str = "", prefers_standby: bool = True) -> None:
         self._address: ServiceAddress = service_address(url)
@@ -59,7 +59,7 @@ class Follower:
 
     @property
     def role(self) -> str:
-        """Of the nodes that it reads from."""
+        """The role of the nodes that it reads from."""
         return ", ".join(sorted({role for _, role in self._reads.values()}))
 
     @property
@@ -208,14 +208,15 @@ class Follower:
 
 
 async def _facts(line: Line) -> dict[str, str]:
-    """What a node says of itself to everybody."""
+    """What a node shows of itself to every client."""
     told: bytes = await line.call("INFO")
     facts = (fact.partition(":") for fact in told.decode().splitlines())
     return {key: value for key, _, value in facts}
 
 
 async def _standbys(line: Line) -> tuple[Endpoint, ...]:
-    """Where others stand by: that is for administrators. Who is none reads from nodes that its URL names."""
+    """The addresses of standbys: those are for administrators. Other users read from nodes that their URL
+    names."""
     if not (await line.call("WHOAMI"))[b"admin"]:
         return ()
     told: dict[bytes, Any] = await line.call("NODE.LIST")

@@ -2,7 +2,7 @@
 
 1. A batch is written in one go and synced; when that failed, the file is cut back to where it was.
 2. The last whole line says how far it got. What a crash left of a line is cut off when the file is opened. With
-   several shards the last line of a batch says so of all of them, in the attribute `fenceholdplaces`.
+   several shards the last line of a batch has the places of all of them, in the attribute `fenceholdplaces`.
 3. `events.jsonl` is renamed to `events.jsonl.1` when it has `max_bytes`, that to `.2`, up to `keep`.
 4. One process writes: the file is locked while it is open.
 """
@@ -33,7 +33,7 @@ _PLACES = "fenceholdplaces"
 
 
 class JsonLines:
-    """A file, and those it was called before."""
+    """A file, and its rotated ones."""
 
     declared = Declared("jsonl", Delivery.EXACTLY_ONCE, "the last line of the file")
 
@@ -151,7 +151,8 @@ class JsonLines:
 
 
 def _cursors_in(lines: bytes, path: Path, shards: int, *, is_whole: bool) -> Cursors:
-    """How far lines go, of each shard: back to the last one that says it of all. `is_whole`: the first line is."""
+    """The cursors of lines, of each shard: back to the last one that has all of them. `is_whole`: the first line
+    is."""
     found: Cursors = {}
     texts = lines.rstrip(b"\n").split(b"\n") if lines else []
     for text in reversed(texts if is_whole else texts[1:]):

@@ -3,10 +3,11 @@
 1. A record is a CloudEvent in binary mode: the attributes are headers, the value is the data. Its key is the name,
    its partition the CRC-32 of the key, as librdkafka's `consistent` has it: events of one name are in order.
 2. `fencehold_after` is a header of ours: all events up to that place had been acknowledged before; of several
-   shards it has the place of each, as in `0:17.1,3:9.0`. The newest record of the topic so says where to go on,
-   and the last records of each partition what that has. So after a crash nothing is there twice, and nothing is
+   shards it has the place of each, as in `0:17.1,3:9.0`. So the newest record of the topic says where to continue,
+   and the last records of each partition what that has. So after a crash nothing is duplicated, and nothing is
    missing, as long as the topic keeps its newest records.
-3. A batch is over when all of it is acknowledged. If not, the producer is thrown away with all it had in mind.
+3. A batch is done when all of it is acknowledged. If it is not, the producer is discarded with all that it has
+   queued.
 """
 
 import zlib
@@ -46,7 +47,7 @@ SCHEME = Scheme(
 _ANSWER_S = 15.0
 _AFTER, _TYPE = "fencehold_after", "datacontenttype"
 _LOOK_BACK = 20
-"""Offsets that are looked at for the last record of a partition: the newest may be gone, or a marker."""
+"""Offsets that are searched for the last record of a partition: the newest may be gone, or a marker."""
 _LOOK_BACK_SHARDS = 2_000
 """The same with several shards: all that may be there of the last batch, which has 500 records."""
 _NOWHERE: Cursor = (0, 0)
@@ -95,7 +96,7 @@ class KafkaTopic:
     def _drop(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            # What it has in mind must not arrive later, behind the back of the next one.
+            # What it has queued must not arrive later, after records of the next producer.
             producer.purge()
             producer.flush(1.0)
 
@@ -118,16 +119,16 @@ class KafkaTopic:
             )
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-        # What this process was told to be there is there, unless the topic has lost its newest records.
+        # What was acknowledged to this process is there, unless the topic has lost its newest records.
         for shard, cursor in self._acknowledged.items():
             if max(newest.get(shard, _NOWHERE), after.get(shard, _NOWHERE)) >= cursor:
                 after[shard] = max(after.get(shard, _NOWHERE), cursor)
-        # Something of a shard is there that had nothing before: then it goes on from its beginning.
+        # Records of a shard are there that had none before: then it continues from its beginning.
         self._acknowledged = {**dict.fromkeys(newest, _NOWHERE), **after}
         return dict(self._acknowledged)
 
     def _read_back(self) -> tuple[Cursors, Cursors]:
-        """Of each shard its newest record, and up to where all is there; of each partition, what it has."""
+        """Of each shard its newest record, and up to where it is complete; of each partition, what it has."""
         from confluent_kafka import Consumer, TopicPartition  # noqa: PLC0415
 
         consumer = Consumer(
@@ -204,7 +205,7 @@ class KafkaTopic:
         self._acknowledged |= cursors_of(batch)
 
     def _after(self) -> str:
-        """Up to where all is acknowledged, as a header says it."""
+        """Up to where all is acknowledged, as text of a header."""
         if self._shards > 1:
             return places_text(self._acknowledged)
         position, index = self._acknowledged.get(0, _NOWHERE)
@@ -235,7 +236,7 @@ class KafkaTopic:
         self._producer.poll(0)
 
     def _too_large(self, batch: list[Record], wrong: list[Place]) -> Rejected:
-        """The others are there; known to be, so that they are not sent again."""
+        """The other records are there; marked so, so that they are not sent again."""
         for record in batch:
             if record.place not in wrong:
                 partition = zlib.crc32(record.key.encode()) % self._count
@@ -257,7 +258,7 @@ class KafkaTopic:
 
 
 def _settings(said: ParsedUrl) -> dict[str, Any]:
-    """What librdkafka is told of where and how to connect."""
+    """The connection settings of librdkafka."""
     found: dict[str, Any] = {
         "bootstrap.servers": ",".join(map(str, said.endpoints)),
         "client.id": "fencehold-sink",

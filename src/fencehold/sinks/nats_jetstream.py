@@ -1,7 +1,7 @@
 """Events in a stream of NATS JetStream, each under its id (`Nats-Msg-Id`), and only after the one before it.
 
-1. A message says the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is
-   no hole, and none is there twice, however late a try arrives. The stream is for these messages alone.
+1. A message has the id of the one that must be the last in the stream (`Nats-Expected-Last-Msg-Id`): so there is
+   no hole and no duplicate, however late a retry arrives. The stream is for these messages alone.
 2. The last message is the cursor; of several shards, the last one of each.
 3. Subjects are `SUBJECT.KIND`, such as `fencehold.events.acquired`; with several shards `SUBJECT.SHARD.KIND`. The
    stream is made if it is not there.
@@ -29,7 +29,7 @@ _CONNECT_S = 5
 _ANSWER_S = 10.0
 _LOOK_S = 0.25
 _HEADER_BYTES = 512
-"""What headers take of the largest message that a server accepts."""
+"""The part of the largest message of a server that headers may take."""
 
 
 class NatsJetStream:
@@ -148,7 +148,7 @@ class NatsJetStream:
         except js.APIError as error:
             raise OutcomeUnknown(f"{self._where}: {error.description}") from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            # What the connection has not carried yet is not to come later.
+            # What the connection has not sent yet must not arrive later.
             await self.close()
             raise OutcomeUnknown(f"{self._where}: {str(error) or type(error).__name__}") from error
         finally:
@@ -186,10 +186,10 @@ class NatsJetStream:
 
 
 def _forget(answer: "asyncio.Future[Any]") -> None:
-    """Nobody asks for it any more."""
+    """No caller waits for it any more."""
     if not answer.cancelled():
         answer.exception()
 
 
 async def _ignore(_error: Exception) -> None:
-    """Who calls is told."""
+    """The caller gets the error."""

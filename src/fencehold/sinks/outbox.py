@@ -1,10 +1,10 @@
-"""The outbox: what was read and is not delivered yet, in order and bounded; and how far it all is. It does no I/O.
+"""The outbox: what was read and is not delivered yet, in order and bounded; and its progress. It does no I/O.
 
-1. It has room for so many records and bytes. While there is none, its reader reads no more: then the connection to
-   the service fills up, and in the end the service says which events are gone. Nothing is dropped here.
+1. Its records and bytes are bounded. While there is no room, its reader reads no more: then the connection to the
+   service fills up, and in the end the service reports which events are gone. Nothing is dropped here.
 2. A batch stays in it until it is delivered, or known to be in the target. Shards share it, and its bound; each
    has a cursor of its own.
-3. After a failure the next try waits: twice as long each time, up to a bound, with jitter.
+3. After a failure the next try waits: exponential back-off, up to a bound, with jitter.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ _RECORD_BYTES = 600
 
 
 class Bounds(NamedTuple):
-    """How much a sink keeps, and how it tries again."""
+    """How much a sink keeps, and how it retries."""
 
     records_max: int = 100_000
     bytes_max: int = 64 << 20
@@ -33,16 +33,16 @@ class Bounds(NamedTuple):
 
 
 class Counters:
-    """What became of events so far."""
+    """Counts of events so far."""
 
     def __init__(self) -> None:
         self.delivered = self.retried = self.dropped = self.gaps = self.batches = 0
         self.error = ""
-        """What went wrong last, while it is still so."""
+        """The last error, while it lasts."""
 
 
 class Outbox:
-    """Records on their way."""
+    """Pending records."""
 
     def __init__(self, bounds: Bounds, draw: Callable[[], float]) -> None:
         self._bounds = bounds
@@ -94,7 +94,7 @@ class Outbox:
         self._remove(len(batch))
 
     def on_opened(self, cursors: Cursors) -> None:
-        """The target says how far it got: what is there already is not delivered again."""
+        """The target reports its cursors: what is there already is not delivered again."""
         there = [record for record in self._records if record.cursor <= cursors.get(record.shard, _NOWHERE)]
         self.counters.delivered += len(there)
         self.counters.gaps += sum(record.kind == "gap" for record in there)
@@ -103,14 +103,14 @@ class Outbox:
         self._keep(lambda record: record.cursor > cursors.get(record.shard, _NOWHERE))
 
     def clear(self, shard: int, cursor: Cursor | None) -> None:
-        """Forget all of a shard that is on its way: it is read again after this place."""
+        """Drop all pending records of a shard: it is read again after this place."""
         self._keep(lambda record: record.shard != shard)
         self.cursors.pop(shard, None)
         if cursor is not None:
             self.cursors[shard] = cursor
 
     def on_rejected(self, places: Collection[Place]) -> None:
-        """Some records are wrong for ever."""
+        """Some records are permanently wrong."""
         wrong, before = set(places), len(self._records)
         self._keep(lambda record: record.place not in wrong)
         self.counters.dropped += before - len(self._records)
@@ -120,7 +120,7 @@ class Outbox:
         self.size_bytes = sum(map(_size_bytes, self._records))
 
     def on_failed(self, batch: Collection[Record], error: str) -> float:
-        """It did not work: how many seconds to wait before the next try."""
+        """A delivery failed; returns how many seconds to wait before the next try."""
         self.counters.retried += len(batch)
         self.counters.error = error
         self._failures += 1

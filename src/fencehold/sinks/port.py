@@ -5,17 +5,17 @@
    order, and stays there as well as the target keeps things. Between two shards there is no order to keep.
 2. A cursor is the place of the last record of a shard in the target. It is kept *in the target* where that is
    possible, so that it cannot disagree with what is there; `open` reads the cursors of all shards back, and
-   delivery goes on after each.
+   delivery continues after each.
 3. Failures say what happened:
-   `Unavailable`: nothing of the batch is in the target; the same batch may be tried again.
+   `Unavailable`: nothing of the batch is in the target; the same batch may be retried.
    `OutcomeUnknown`: some of it may be, of each shard in order from its beginning. After either, the sink is opened
-   again, which tells how far it got, and delivery goes on from there.
-   `Rejected`: some records are wrong for ever, such as ones that are too large. They are left out, counted as
-   dropped, and the rest of the batch is delivered anew; a sink that is exactly once knows what it has of it.
-   Any other `FenceholdError`: the target is wrong for ever as it is named (no such database, no right to write).
+   again, which returns its cursors, and delivery continues from there.
+   `Rejected`: some records are permanently wrong, such as ones that are too large. They are left out, counted as
+   dropped, and the rest of the batch is delivered again; a sink that is exactly once knows what it has of it.
+   Any other `FenceholdError`: the target is permanently wrong as configured (no such database, no right to write).
    The sink ends with that.
-4. What a sink is told twice it must not show twice, if it declares itself exactly once. If it declares at least
-   once, a record may come again after a failure, with the same place and id.
+4. A sink that declares itself exactly once must be idempotent: what it is given twice it must not have twice. If
+   it declares at least once, a record may come again after a failure, with the same place and id.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ class Delivery(Enum):
 
 
 class Declared(NamedTuple):
-    """What a sink says of itself."""
+    """What a sink declares of itself."""
 
     name: str
     delivery: Delivery
     cursor: str
-    """Where it keeps its cursor, for people."""
+    """Where it keeps its cursor, in words."""
 
 
 class Record(Struct, frozen=True):
@@ -79,7 +79,7 @@ class Record(Struct, frozen=True):
 
 
 class Rejected(FenceholdError):
-    """Some records of a batch will never be taken."""
+    """Some records of a batch will never be accepted."""
 
     def __init__(self, message: str, places: Sequence[Place]) -> None:
         super().__init__(message)
@@ -88,7 +88,7 @@ class Rejected(FenceholdError):
 
 
 def cursors_of(batch: Sequence[Record]) -> Cursors:
-    """How far a target got that has all of a batch, in its shards."""
+    """The cursors of a target that has all of a batch."""
     return {record.shard: record.cursor for record in batch}
 
 
@@ -98,7 +98,7 @@ def places_text(cursors: Cursors) -> str:
 
 
 def read_places(text: str) -> Cursors:
-    """Raises ValueError: it is none."""
+    """Raises ValueError: it is invalid."""
     found: Cursors = {}
     for each in filter(None, text.split(",")):
         shard, _, place = each.partition(":")
@@ -114,13 +114,13 @@ class Sink(Protocol):
     def declared(self) -> Declared: ...
 
     async def open(self, shards: int = 1) -> Cursors:
-        """Reach the target, and say how far it got of each shard; empty: nothing of this service is there.
+        """Reach the target, and return its cursor of each shard; empty: nothing of this service is there.
 
         It may be called again after a failure.
 
         Raises:
             Unavailable: the target cannot be reached now.
-            FenceholdError: it never can, as it is named.
+            FenceholdError: it never can, as configured.
         """
         ...
 

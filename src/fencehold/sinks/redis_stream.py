@@ -1,9 +1,9 @@
 """Events in a stream of Redis, under ids of our own: `position-index`. So each is there exactly once.
 
-A batch is one script: it skips what the stream has already, by its last id, and adds the rest. Done twice it adds
-nothing, so that a reply that was lost does no harm. The stream's last id is the cursor; it outlives trimming.
-Ids of a stream grow, and each shard has positions of its own: so each but the first has its own stream, called as
-the first one is with the number of the shard behind it, as in `fencehold:events:3`.
+A batch is one script: it skips what the stream has already, by its last id, and adds the rest. It is idempotent,
+so a lost reply does no harm. The stream's last id is the cursor; it survives trimming. Ids of a stream grow, and
+each shard has positions of its own: so each but the first has its own stream, named like the first one with the
+number of the shard appended, as in `fencehold:events:3`.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ class RedisStream:
         try:
             found = await client.call(pack(("XINFO", "STREAM", self._stream_of(shard))))
         except Unavailable as refused:
-            # That it is not there is an error to Redis.
+            # A missing stream is an error in Redis.
             if "no such key" in str(refused):
                 return None
             raise

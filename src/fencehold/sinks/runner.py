@@ -1,13 +1,13 @@
-"""The runner: one follower and one sink, until it is stopped or the target is wrong for ever.
+"""The runner: one follower and one sink, until it is stopped or the target is permanently wrong.
 
-1. Reading and delivering go on side by side: a target that is away holds up only what is bounded (`outbox`).
-   Shards are read side by side, too, and delivered together.
-2. A target that was away is opened again, and says how far it got. If that is less than it had said before, it has
-   lost something: then it is read again from there, as far as the service still has it.
-3. It begins after what the target has; if the target has nothing, where it was told to: `beginning`, `now`, or a
+1. Reading and delivering are concurrent: a target that is away holds up only what is bounded (`outbox`). Shards
+   are read concurrently, too, and delivered together.
+2. A target that was away is opened again, and reports its cursors. If one is behind what it was before, the target
+   has lost something: then events are read again from there, as far as the service still has them.
+3. It begins after what the target has; if the target has nothing, where configured: `beginning`, `now`, or a
    place.
-4. What it comes to (delivered, retried, dropped, gaps, lag) is told to who asks, and written to a file for
-   `fencehold sink status`. That its target, or the service, is away is said in the log, once, and why.
+4. Its counters (delivered, retried, dropped, gaps, lag) are available as facts, and written to a file for
+   `fencehold sink status`. That its target, or the service, is away is logged once, with the reason.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ BEGINNING: Cursor = (0, WHOLE)
 
 
 class Runner:
-    """What carries events of one service into one target."""
+    """Delivers the events of one service to one target."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Runner:
         self._is_service_away = False
         self.shards = 1
         self._heads: dict[int, int] = {}
-        """The newest position of each shard that is known."""
+        """The newest known position of each shard."""
         self._tasks: asyncio.TaskGroup | None = None
         self._reading: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
@@ -70,10 +70,10 @@ class Runner:
         self.on_change: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
-        """Carry events until it is cancelled.
+        """Deliver events until it is cancelled.
 
         Raises:
-            FenceholdError: the target, or the place it is at, is wrong for ever.
+            FenceholdError: the target, or the place it is at, is permanently wrong.
         """
         try:
             self.shards = await self._counted()
@@ -147,7 +147,7 @@ class Runner:
                 await asyncio.sleep(self.outbox.gather_s)
             batch = self.outbox.batch()
             if not batch:
-                # It is read anew.
+                # It is read again.
                 continue
             try:
                 await self._sink.deliver(batch)
@@ -163,7 +163,7 @@ class Runner:
             self.on_change()
 
     def _go_on_after(self, cursors: Cursors) -> None:
-        """The target was away, and says how far it got: maybe not as far as it had said before."""
+        """The target was away, and reports its cursors: maybe behind what they were before."""
         for shard, before in tuple(self.outbox.cursors.items()):
             begin = cursors.get(shard, self._start)
             if begin is not None and begin < before:
@@ -182,10 +182,10 @@ class Runner:
         self._write_status()
         await asyncio.sleep(pause_s)
 
-    # How it is doing.
+    # Status.
 
     def facts(self) -> dict[str, Any]:
-        """What there is to know of it."""
+        """Its status, as written to the file."""
         counters, cursors = self.outbox.counters, self.outbox.cursors
         oldest, cursor = self.outbox.batch()[:1], cursors.get(0) if self.shards == 1 else None
         return {
@@ -235,7 +235,7 @@ class Runner:
                         self._heads[shard] = max(self._heads.get(shard, 0), head)
 
     def _note_service(self) -> None:
-        """Say once that the service is not read, and why; and that it is again."""
+        """Log once that the service is not read, and why; and that it is again."""
         trouble = self._follower.trouble
         if trouble and not self._is_service_away:
             _LOG.warning("service_away", extra={"facts": {"sink": self._name, "why": trouble}})

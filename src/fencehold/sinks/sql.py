@@ -59,7 +59,7 @@ def _row(cluster: str, record: Record) -> tuple[Any, ...]:
 
 
 def _target(table: str, shard: int) -> str:
-    """What the cursor of a shard is filed under: of the first, as before there were several, under the table."""
+    """The key of a shard's cursor: of the first, as before there were several, the table."""
     return f"{table}/{shard}" if shard else table
 
 
@@ -68,7 +68,7 @@ def _moved(cluster: str, table: str, batch: Sequence[Record]) -> list[tuple[str,
 
 
 def _cursors(table: str, rows: Iterable[tuple[Any, ...]]) -> Cursors:
-    """Of this table: others may begin with its name, and no name has a slash."""
+    """Those of this table: others may begin with its name, and no name has a slash."""
     own = [(target.partition("/"), position, index) for target, position, index in rows]
     return {int(shard or 0): (position, index) for (name, _, shard), position, index in own if name == table}
 
@@ -175,7 +175,7 @@ class PostgresRows:
         try:
             self._connection = await psycopg.AsyncConnection.connect(**self._params)
             async with self._connection.transaction():
-                # Two that make the tables at the same time would be in each other's way.
+                # Two that make the tables at the same time would conflict.
                 await self._connection.execute("SELECT pg_advisory_xact_lock(hashtext('fencehold_events'))")
                 await self._connection.execute(_TABLES.format(table=self._table, json="jsonb").encode())
             asked = "SELECT target, position, idx FROM fencehold_cursors WHERE cluster = %s"

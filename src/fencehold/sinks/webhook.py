@@ -1,12 +1,12 @@
-"""Events posted to a URL, signed, in batches of CloudEvents; tried again until they are taken.
+"""Events posted to a URL, signed, in batches of CloudEvents; retried until they are accepted.
 
-1. A batch is one POST of `application/cloudevents-batch+json`. Any answer of 200 to 299 means that all of it was
-   taken. It comes at least once: who takes it drops what it knows, by the ids.
+1. A batch is one POST of `application/cloudevents-batch+json`. Any status of 200 to 299 means that all of it was
+   accepted. It comes at least once: the receiver drops duplicates, by the ids.
 2. `Fencehold-Signature: t=SECONDS,v1=HEX` is HMAC-SHA256 over the seconds, a dot and the body, with the secret:
-   who takes it checks that, and that the time is not long ago.
-3. 400, 413 and 422 say that the content is wrong: the batch is halved until the one that is meant is found, which
-   is dropped. Everything else is tried again, also what a deployment may answer for a while, such as 404.
-4. How far it got is kept in a file here, written after each batch: a URL cannot be asked.
+   the receiver checks that, and that the time is recent.
+3. 400, 413 and 422 mean that the content is wrong: the batch is halved until the bad event is found, which is
+   dropped. Everything else is retried, also what a deployment may answer for a while, such as 404.
+4. The cursors are kept in a local file, written after each batch: a URL cannot be asked for them.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _WRONG = (400, 413, 422)
 
 
 class Webhook:
-    """A URL that takes events."""
+    """A URL that receives events."""
 
     declared = Declared("webhook", Delivery.AT_LEAST_ONCE, "a file beside the sink")
 
@@ -59,14 +59,12 @@ class Webhook:
 
     @classmethod
     def of(cls, url: str) -> "Webhook":
-        """Raises UsageError: the URL is none, or says too little."""
+        """Raises UsageError: the URL is invalid, or incomplete."""
         said = _parsed(url)
         if not said.options["cursor"]:
-            raise said.refusal("it needs a file to keep how far it got: add cursor=FILE")
+            raise said.refusal("it needs a file for its cursor: add cursor=FILE")
         if not said.options["secret_file"]:
-            raise said.refusal(
-                "events are signed: add secret_file=FILE, of a secret that who takes them knows, too"
-            )
+            raise said.refusal("events are signed: add secret_file=FILE, of a secret that the receiver knows, too")
         secret = read_secret(Path(said.options["secret_file"]).expanduser()).encode()
         return cls(said, secret, Path(said.options["cursor"]).expanduser())
 
@@ -86,15 +84,16 @@ class Webhook:
                 ) from None
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"{self._cursor} says not how far it got: {error}") from None
+            raise UsageError(f"{self._cursor} is not a cursor file: {error}") from None
 
     async def deliver(self, batch: Sequence[Record]) -> None:
         wrong = await self._taken(list(batch))
         if wrong:
-            raise Rejected(f"{self._where} says that the content is wrong", wrong)
+            raise Rejected(f"{self._where} rejects the content", wrong)
 
     async def _taken(self, batch: list[Record]) -> list[Place]:
-        """Post a batch, in halves if need be; which records are wrong for ever. Those before them are taken."""
+        """Post a batch, in halves if need be; returns the permanently wrong records. Those before them are
+        accepted."""
         status = await self._worker.do(self._post, batch)
         if 200 <= status < 300:
             self._keep(self._cursors | cursors_of(batch))
@@ -105,7 +104,7 @@ class Webhook:
             return [batch[0].place]
         half = len(batch) // 2
         wrong = await self._taken(batch[:half])
-        # Who takes events by their ids does not mind that those before a wrong one come again.
+        # A receiver that drops duplicates does not mind that those before a wrong one come again.
         return wrong or await self._taken(batch[half:])
 
     def _post(self, batch: list[Record]) -> int:
@@ -153,7 +152,7 @@ class Webhook:
         beside = self._cursor.with_name(f"{self._cursor.name}.{os.getpid()}")
         try:
             places = {shard: {"position": each[0], "index": each[1]} for shard, each in cursors.items()}
-            # Of one shard as it was written when there were no others.
+            # For one shard in the format of before there were several.
             beside.write_text(json.dumps(places[0] if set(places) == {0} else {"shards": places}))
             beside.replace(self._cursor)
             self._cursors = cursors
@@ -165,7 +164,7 @@ class Webhook:
 
 
 def signature(secret: bytes, seconds_: str, body: bytes) -> str:
-    """What a request is signed with: for who sends it and for who checks it."""
+    """The signature of a request: for sender and receiver."""
     return hmac.new(secret, seconds_.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 

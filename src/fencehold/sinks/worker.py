@@ -1,7 +1,7 @@
-"""The worker: one thread for a target whose driver blocks. What it is asked it does one after the other.
+"""The worker: one thread for a target whose driver blocks. It does its calls one after the other.
 
-Who waits may be cancelled; what was begun is finished all the same, and what is asked next, such as to close the
-target, comes after it: a connection that is closed while another thread writes by it takes the process with it.
+A waiting caller may be cancelled; the call it began is finished all the same, and the next one, such as closing
+the target, comes after it: closing a connection while another thread writes to it crashes the process.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ Result = TypeVar("Result")
 
 
 class Worker:
-    """A thread that is there while it is needed."""
+    """A thread that exists while it is needed."""
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
 
     async def do(self, call: Callable[..., Result], *args: Any) -> Result:
-        """Have something done, after all that was asked before."""
+        """Run a call, after all earlier ones."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "fencehold-sink")
         doing = asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
@@ -27,7 +27,7 @@ class Worker:
         return await asyncio.shield(doing)
 
     async def end(self, call: Callable[[], None]) -> None:
-        """Have a last thing done, and end the thread."""
+        """Run a last call, and end the thread."""
         await self.do(call)
         if self._thread is not None:
             self._thread.shutdown(wait=False)
@@ -35,6 +35,6 @@ class Worker:
 
 
 def _forget(doing: "asyncio.Future[Any]") -> None:
-    """Who asked may be gone, and nobody else looks at what became of it."""
+    """The caller may be gone, and nothing else retrieves the result."""
     if not doing.cancelled():
         doing.exception()

@@ -169,7 +169,7 @@ def test_a_clock_behind_the_backup_is_refused() -> None:
 def test_the_fence_stays_below_what_a_double_can_hold() -> None:
     """Beyond, clients that keep numbers as doubles could not tell two fences apart; that is 2255."""
     assert fence_after(HEAD, now_us=NOW_US, above=2**53 - 1) == 2**53 - 1
-    with pytest.raises(UsageError, match="the greatest there is"):
+    with pytest.raises(UsageError, match="the greatest possible is"):
         fence_after(HEAD, now_us=NOW_US, above=2**53)
-    with pytest.raises(UsageError, match="the greatest there is"):
+    with pytest.raises(UsageError, match="the greatest possible is"):
         fence_after(HEAD, now_us=2**53)

@@ -24,7 +24,7 @@ export async function ask(path, options = {}) {
   try {
     said = await response.json();
   } catch {
-    // Told by its status, below.
+    // Its status says it, below.
   }
   if (!response.ok) throw new Problem(response.status, said?.reason ?? "UNKNOWN", said?.detail ?? `the listener answered ${response.status}`);
   return said;

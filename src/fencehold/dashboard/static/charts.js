@@ -1,4 +1,4 @@
-// Charts as SVG: lines over time, with what they show said in words for those who do not see them.
+// Charts as SVG: lines over time, with a text description for screen readers.
 import { html, useRef, useState } from "./vendor/preact-htm.js";
 import { clock, number, rate } from "./time.js";
 

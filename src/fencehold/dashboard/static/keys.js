@@ -1,4 +1,4 @@
-// The keyboard: one letter each, never while somebody types.
+// Keyboard shortcuts: one letter each, never while the user types.
 import { useLayoutEffect } from "./vendor/preact-htm.js";
 
 const bound = new Map();

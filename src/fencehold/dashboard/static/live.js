@@ -1,4 +1,4 @@
-// Views that stay live: a stream for each, opened again by itself, closed while nobody looks at the page.
+// Views that stay live: a stream for each, reopened by itself, closed while the page is hidden.
 import { useEffect, useState } from "./vendor/preact-htm.js";
 import { ask, Problem, query } from "./api.js";
 import { heardClock } from "./time.js";
@@ -6,7 +6,7 @@ import { heardClock } from "./time.js";
 const listeners = new Set();
 let connection = { state: "connecting", status: null };
 
-// How the newest stream is doing, for the sign in the header.
+// The state of the newest stream, for the sign in the header.
 export function useConnection() {
   const [seen, see] = useState(connection);
   useEffect(() => {
@@ -47,11 +47,11 @@ export function follow(view, params, onView, onProblem) {
     source.addEventListener("over", () => {
       close();
       signedOut.on();
-      // If somebody is signed in all the same, this page is still there then, and goes on.
+      // If a user is signed in all the same, this page is still there then, and continues.
       timer = setTimeout(find, 1000);
     });
     source.onerror = () => {
-      // The browser tries again by itself, unless it was answered with an error: then it is asked what that is.
+      // The browser retries by itself, unless the answer was an error: then that is fetched.
       close();
       tell({ state: "broken" });
       timer = setTimeout(find, pause_ms);
@@ -80,7 +80,7 @@ export function follow(view, params, onView, onProblem) {
   }
 
   function onVisibility() {
-    // A browser has six connections to one host: tabs that nobody sees leave theirs to others.
+    // A browser has six connections to one host: hidden tabs leave theirs to others.
     if (document.hidden) close();
     else if (!source) open();
   }
@@ -101,7 +101,7 @@ export async function askView(view, params) {
   return said.view;
 }
 
-// What a view says now, kept up to date: [view, problem]. While parameters change, the last view stays.
+// The data of a view, kept up to date: [view, problem]. While parameters change, the last view stays.
 export function useLive(view, params) {
   const [seen, see] = useState(null);
   const [problem, setProblem] = useState(null);

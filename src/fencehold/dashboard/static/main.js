@@ -1,4 +1,4 @@
-// The dashboard: who is there, the frame around every page, and which page it is.
+// The dashboard: the signed-in user, the frame around every page, and which page it is.
 import { html, render, useEffect, useState } from "./vendor/preact-htm.js";
 import { change, session } from "./api.js";
 import { KEYS, useKey } from "./keys.js";
@@ -36,7 +36,7 @@ function App() {
     } catch (found) {
       setWho(null);
       setProblem(found);
-      // Somebody may start what is missing: it is looked for again.
+      // An operator may start what is missing: try again.
       if (!found.isSignIn) setTimeout(find, 2000);
     }
   };
@@ -86,7 +86,7 @@ function App() {
 }
 
 function NotFound() {
-  useLive("overview", { span_s: 90 }); // Says in the header how far the service is heard.
+  useLive("overview", { span_s: 90 }); // Shows in the header how current the data is.
   return html`<div class="page"><div class="page-head"><h1>There is no such page</h1></div>
     <p>The address may have been cut when it was copied. <a href=${link("overview")}>To the overview</a>, or <a href=${link("names")}>look for a name</a>.</p></div>`;
 }
@@ -121,17 +121,17 @@ function Live() {
     <i class="pulse"></i><span>${words}</span>${status && html`<span class="position figure">@${number(status.position)}</span>`}</p>`;
 }
 
-const ADVICE = "A new leader may be taking over: this page goes on by itself. If it lasts, see whether the nodes run, and what keeps their journal.";
+const ADVICE = "A new leader may be taking over: this page continues by itself. If it lasts, check the nodes and the engine of their journal.";
 
-// Since when nothing was heard, why, and what to do. Without a status, nothing was heard since the page was opened.
+// Since when the service is not reachable, why, and what to do. Without a status, since the page was opened.
 function staleWords(status, why) {
   const reason = status?.stale_s ? status.trouble : why;
   const said = reason ? `${reason[0].toUpperCase()}${reason.slice(1)}. ` : "";
-  const since = status?.stale_s ? `Nothing was heard of the service for ${duration(1000 * status.stale_s)}: what you see is older than that. ` : "";
+  const since = status?.stale_s ? `The service has not answered for ${duration(1000 * status.stale_s)}: what you see is older than that. ` : "";
   return since + said + ADVICE;
 }
 
-// What somebody must know before they believe what they see.
+// What a user must know before trusting what is shown.
 function Banner() {
   const { state, status, why } = useConnection();
   const [seenGap, seeGap] = useState("");

@@ -16,7 +16,7 @@ export function Name({ name, tier }) {
   return html`<a class="name" href=${nameLink(name, tier)} title=${visible(name)}>${visible(name)}</a>`;
 }
 
-// A task by its name; the number that the client adds to tell two of one name apart is in the tooltip.
+// A task by its name; the number that the client adds to distinguish two of one name is in the tooltip.
 export const ownerName = (owner) => visible(owner.replace(/#\d+$/, "") || owner);
 
 // A session by its number. Of several shards, numbers here have that of the shard above 42 bits.
@@ -24,7 +24,7 @@ const SHARD = 2 ** 42;
 export const wide = (session, shard) => session + shard * SHARD;
 export const sessionName = (session) => `session ${session % SHARD}${session < SHARD ? "" : ` of shard ${Math.floor(session / SHARD)}`}`;
 
-// What tells an event from all others, of all shards.
+// The unique key of an event, over all shards.
 export const eventKey = (event) => `${event.shard}-${event.position}-${event.index}-${event.kind}`;
 
 export function Party({ of, isShort }) {
@@ -103,7 +103,7 @@ export function EventRow({ event, withName = true, tier }) {
   </li>`;
 }
 
-// A dialogue that takes the keyboard, and gives it back.
+// A dialogue that takes the keyboard focus, and returns it.
 export function Dialog({ title, onClose, children }) {
   const box = useRef(null);
   useEffect(() => {

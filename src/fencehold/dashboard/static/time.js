@@ -1,4 +1,4 @@
-// Times and durations for people, by the service's clock: a browser's own may be minutes off.
+// Times and durations for display, by the service's clock: a browser's own may be minutes off.
 import { useEffect, useState } from "./vendor/preact-htm.js";
 import { preferences } from "./preferences.js";
 
@@ -20,7 +20,7 @@ function tick() {
   for (const watcher of watchers) watcher(at);
 }
 
-// The time now, again every second: what shows an age is drawn again, whatever is heard. One timer for all.
+// The time now, again every second: what shows an age is drawn again, even without news. One timer for all.
 export function useNow() {
   const [at, setAt] = useState(now());
   useEffect(() => {

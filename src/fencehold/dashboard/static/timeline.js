@@ -1,4 +1,4 @@
-// A timeline of holds and waits: who had a name when, and what it looked like at any moment.
+// A timeline of holds and waits: who held a name when, and its state at any moment.
 import { Badge, Empty, Party, visible, When } from "./parts.js";
 import { say } from "./router.js";
 import { clock, duration, number, useNow } from "./time.js";
@@ -10,7 +10,7 @@ const ENDS = { released: "released", expired: "ran out", broken: "was broken", r
 
 const ms = (text) => (text ? Date.parse(text) : null);
 
-// The history as it is told, with times as numbers.
+// The history as received, with times as numbers.
 export function read(said) {
   const dated = (each) => ({ ...each, since: ms(each.since), until: ms(each.until) });
   return { ...said, holds: said.holds.map(dated), waits: said.waits.map(dated), remarks: (said.remarks ?? []).map((remark) => ({ ...remark, at: ms(remark.at) })) };
@@ -57,8 +57,8 @@ export function Timeline({ history, at, onMore }) {
       <button type="button" class="button small" disabled=${chosen == null} onClick=${() => { move(null); place(null); }}>now</button>
     </div>
     <p class="moment" aria-live="polite">${chosen == null ? html`<b>Now</b>` : html`<b>At <${When} ms=${chosen} withMs=${true} /></b>`} ${" "}
-      ${seen.holds.length ? html`held by ${seen.holds.slice(0, 3).map((hold, index) => html`${index ? ", " : ""}<${Party} of=${party(hold)} isShort=${true} /> <span class="fence">#${hold.fence}</span> for ${duration((chosen ?? now) - hold.since)}`)}${seen.holds.length > 3 ? ` and ${seen.holds.length - 3} more` : ""}` : "held by nobody"};
-      ${" "}${seen.waits.length ? html`${number(seen.waits.length)} waited: ${seen.waits.slice(0, 4).map((wait, index) => html`${index ? ", " : ""}<${Party} of=${party(wait)} isShort=${true} />`)}${seen.waits.length > 4 ? " …" : ""}` : "nobody waited"}.</p>
+      ${seen.holds.length ? html`held by ${seen.holds.slice(0, 3).map((hold, index) => html`${index ? ", " : ""}<${Party} of=${party(hold)} isShort=${true} /> <span class="fence">#${hold.fence}</span> for ${duration((chosen ?? now) - hold.since)}`)}${seen.holds.length > 3 ? ` and ${seen.holds.length - 3} more` : ""}` : "not held"};
+      ${" "}${seen.waits.length ? html`${number(seen.waits.length)} waited: ${seen.waits.slice(0, 4).map((wait, index) => html`${index ? ", " : ""}<${Party} of=${party(wait)} isShort=${true} />`)}${seen.waits.length > 4 ? " …" : ""}` : "no waiters"}.</p>
     ${history.remarks.map((remark, index) => html`<p key=${index} class="banner ${remark.kind === "gap" ? "note" : "warn"}"><${When} ms=${remark.at} /> ${remark.text}</p>`)}
     <div class="scroll" tabindex="0" role="region" aria-label="Holds"><table class="plain-table">
       <thead><tr><th>Since</th><th>Held for</th><th>Fence</th><th>Who</th><th class="extra">Principal</th><th>Waited</th><th>Ended</th></tr></thead>

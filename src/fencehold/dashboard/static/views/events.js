@@ -1,4 +1,4 @@
-// Events: everything that happens, from a position on; the browser goes on after the last one it was told.
+// Events: everything that happens, from a position on; the browser resumes after the last one it received.
 import { ask, query } from "../api.js";
 import { signedOut, useLive } from "../live.js";
 import { Empty, eventKey, EventRow, wide } from "../parts.js";
@@ -19,7 +19,7 @@ function shown(said) {
     missing: said.missing ? [said.missing.from, said.missing.to] : null };
 }
 
-// Positions of one shard say what was later; between two shards, the time of day has to do.
+// Positions of one shard give the order; between two shards, the wall-clock time has to do.
 const later = (a, b) => a.shard === b.shard ? b.position - a.position || b.index - a.index : b.time_ms - a.time_ms;
 
 // Two lists, newest first, as one.
@@ -37,7 +37,7 @@ export function Events({ params }) {
   const [missed, setMissed] = useState(0);
   const [away, setAway] = useState([]);
   const paused = useRef(false);
-  useLive("overview", { span_s: 90, tier }); // Says in the header how far the service is heard.
+  useLive("overview", { span_s: 90, tier }); // Shows in the header how current the data is.
   paused.current = isPaused;
   useEffect(() => {
     let waiting = [], isOver = false;
@@ -46,8 +46,8 @@ export function Events({ params }) {
     const take = (message) => waiting.push(shown(JSON.parse(message.data)));
     source.onopen = () => {
       setState("live");
-      setAway([]); // Each stream says anew which shards it lacks.
-      // What happened just before: asked for now, so that nothing is missed in between.
+      setAway([]); // Each stream reports again which shards it lacks.
+      // What happened just before: fetched now, so that nothing is missed in between.
       ask(`view/overview?${query({ tier, span_s: 90 })}`).then(({ view }) => {
         const known = view.events.filter((event) => !prefix || event.names.some((name) => name.startsWith(prefix)));
         if (!isOver) setEvents((now) => merged(now, known));
@@ -85,11 +85,11 @@ export function Events({ params }) {
   }, [prefix, tier]);
   const found = events.filter((event) => !kind || event.kind === kind || event.kind === "gap");
   return html`<div class="page">
-    <div class="page-head"><h1>Events</h1><span class="count">${{ live: "as they happen", refused: "" }[state] ?? "reconnecting: goes on after the last one"}</span></div>
+    <div class="page-head"><h1>Events</h1><span class="count">${{ live: "as they happen", refused: "" }[state] ?? "reconnecting: resumes after the last one"}</span></div>
     <div class="filters" role="search">
       <label class="field search"><span>Names that begin with</span><input type="search" value=${prefix} onChange=${(event) => say({ prefix: event.target.value })} placeholder="all names" spellcheck="false" autocomplete="off" /></label>
       <label class="field"><span>Kind</span><select value=${kind} onChange=${(event) => say({ kind: event.target.value })}><option value="">all</option>${KINDS.map((each) => html`<option key=${each} value=${each}>${each.replaceAll("_", " ")}</option>`)}</select></label>
-      <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Go on${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
+      <button type="button" class="button" aria-pressed=${isPaused} onClick=${() => { setPaused(!isPaused); setMissed(0); }}>${isPaused ? `Continue${missed ? ` (${number(missed)} passed)` : ""}` : "Pause"}</button>
     </div>
     ${away.length > 0 && html`<p class="banner warn" role="status">No events from shard${away.length > 1 ? "s" : ""} ${away.join(", ")}: ${away.length > 1 ? "they do" : "it does"} not answer. What happened there is shown when ${away.length > 1 ? "they are" : "it is"} back.</p>`}
     ${state === "refused" ? html`<div class="trouble" role="alert"><strong>Events are not told</strong><p>This user may not be told events of these names, or too many watch by this listener. Ask for the right <code>events</code>, or say a prefix that you may watch.</p></div>`

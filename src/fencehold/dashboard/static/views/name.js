@@ -40,7 +40,7 @@ export function NameView({ params, who }) {
 
 function Holders({ view, traceUrl }) {
   if (view.kept && !view.holders.length) return html`<${Empty} title="Kept">For the least time of the run of <${Party} of=${view.kept.client} isShort=${true} />, <${Left} until=${view.kept.until_ms} isLeased=${true} /> more.</${Empty}>`;
-  if (!view.holders.length) return html`<${Empty} title=${view.delayed_s ? "Nobody yet" : "Free"}>${view.delayed_s ? `It stays free for ${duration(1000 * view.delayed_s)} more, as its last hold ended without a release.` : "The next who asks for it has it at once."}</${Empty}>`;
+  if (!view.holders.length) return html`<${Empty} title=${view.delayed_s ? "Not held yet" : "Free"}>${view.delayed_s ? `It stays ungranted for ${duration(1000 * view.delayed_s)} more, as its last hold ended without a release.` : "The next client that asks for it is granted at once."}</${Empty}>`;
   return html`<div class="holders">${view.holders.slice(0, 20).map((holder) => html`<div class="holder-card" key=${holder.fence}>
     <div class="holder-line"><${Party} of=${holder.client} /><span class="grow"></span><span class="fence big" title="the fence: resources refuse a smaller one">#${holder.fence}</span></div>
     <dl class="facts">
@@ -57,7 +57,7 @@ function Holders({ view, traceUrl }) {
 }
 
 function Queue({ view, tier }) {
-  if (!view.waiters.length) return html`<${Empty} title="Nobody waits" />`;
+  if (!view.waiters.length) return html`<${Empty} title="No waiters" />`;
   return html`<ol class="rows queue">${view.waiters.map((waiter) => html`<li key=${`${waiter.client.session} ${waiter.client.owner}`}>
     <span class="lead figure place">${waiter.place}</span>
     <span class="what"><${Party} of=${waiter.client} />${waiter.names.length > 1 && html`<span class="sub dim">together with ${waiter.names.filter((each) => each !== view.name).slice(0, 3).map((each) => html`<${Name} key=${each} name=${each} tier=${tier} /> `)}</span>`}</span>
@@ -65,7 +65,7 @@ function Queue({ view, tier }) {
     ${view.waiter_count > view.waiters.length && html`<p class="dim pad">and ${number(view.waiter_count - view.waiters.length)} behind them</p>`}`;
 }
 
-// The history by the service; until it is there, and where none is kept, what events of the last minutes tell.
+// The history by the service; until it is there, and where none is kept, the events of the last minutes.
 function History({ name, tier, at, stamp, events }) {
   const [history, setHistory] = useState(null);
   const [trouble, setTrouble] = useState("");
@@ -102,7 +102,7 @@ export function fromEvents(events) {
   return { holds: holds.reverse(), waits, remarks: [], known_since: null };
 }
 
-// Breaking a hold: what will follow is said before, and only those are asked who may.
+// Breaking a hold: the consequences are shown before, and only users with the right see it.
 function Break({ view, tier, onClose }) {
   const now = useNow();
   const [seen] = useState(view);
@@ -124,7 +124,7 @@ function Break({ view, tier, onClose }) {
     <p><code class="name">${visible(seen.name)}</code> is held by <${Party} of=${holder.client} /> with fence <b>#${holder.fence}</b> for ${duration(now - holder.since_ms)}${seen.holder_count > 1 ? html`, and by ${seen.holder_count - 1} more` : ""}.</p>
     <ul class="consequences">
       <li>${seen.holder_count > 1 ? "All of them lose" : "It loses"} the lock now and ${seen.holder_count > 1 ? "are" : "is"} told so, but <strong>nothing stops a process that is paused or does not listen</strong>: it may still write.</li>
-      <li>${next ? html`<${Party} of=${next.client} /> is next: it is granted at once, with a greater fence${seen.waiter_count > 1 ? html`; ${number(seen.waiter_count - 1)} more wait behind it` : ""}.` : "Nobody waits: the name becomes free."}</li>
+      <li>${next ? html`<${Party} of=${next.client} /> is next: it is granted at once, with a greater fence${seen.waiter_count > 1 ? html`; ${number(seen.waiter_count - 1)} more wait behind it` : ""}.` : "No client waits: the name becomes free."}</li>
       <li>Resources that check fences refuse what the old holder still sends, once they have seen a greater one. <strong>Those that check none are not protected.</strong></li>
       <li>It is an event, with your name, and in the audit log if the service keeps one.</li>
     </ul>

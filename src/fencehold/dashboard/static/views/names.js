@@ -8,7 +8,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
 
 const COLUMNS = (tier, shards) => [
   { key: "name", label: "Name", sort: "name", className: "wide", cell: (row) => html`<${Name} name=${row.name} tier=${tier} />` },
-  { key: "holder", label: "Holder", className: "holder", cell: (row) => row.holders ? html`<${Party} of=${row.client} />${row.holders > 1 && html` <${Badge}>+${number(row.holders - 1)}</${Badge}>`}` : html`<span class="dim">nobody</span>` },
+  { key: "holder", label: "Holder", className: "holder", cell: (row) => row.holders ? html`<${Party} of=${row.client} />${row.holders > 1 && html` <${Badge}>+${number(row.holders - 1)}</${Badge}>`}` : html`<span class="dim">not held</span>` },
   { key: "principal", label: "Principal", className: "extra", cell: (row) => row.principal || html`<span class="dim">–</span>` },
   { key: "age", label: "Held for", sort: "age", className: "right", cell: (row) => html`<${Age} since=${row.holders ? row.since_ms : 0} />` },
   { key: "left", label: "Time left", className: "right extra", cell: (row) => html`<${Left} until=${row.holders ? row.until_ms : 0} isLeased=${row.is_leased} />` },
@@ -46,7 +46,7 @@ export function Names({ params }) {
       ? html`<${VirtualTable} label="Names" className=${view.status.shards > 1 ? "with-shards" : ""} columns=${COLUMNS(tier, view.status.shards)} rows=${view.rows} offset=${view.offset} total=${view.total} keyOf=${(row) => row.name}
           href=${(row) => nameLink(row.name, tier)} onWindow=${setOffset} sort=${sort} isReversed=${Boolean(reversed)} onSort=${onSort} />`
       : filters ? html`<${Empty} title="No name is found">Nothing that is held or awaited now fits. <button type="button" class="plain" onClick=${() => say({ q: "", prefix: "", client: "", state: "" })}>Show all names</button></${Empty}>`
-        : html`<${Empty} title="Nothing is held">Names are shown while somebody holds or awaits them. Try: <code>fencehold run hello -- sleep 60</code></${Empty}>`}
+        : html`<${Empty} title="Nothing is held">Names are shown while they are held or awaited. Try: <code>fencehold run hello -- sleep 60</code></${Empty}>`}
   </div>`;
 }
 

@@ -1,4 +1,4 @@
-// Nodes: who leads, how far the others are, and how what keeps the journal is doing.
+// Nodes: the leader, how far the others are, and the health of the journal's engine.
 import { useLive } from "../live.js";
 import { Badge, Card, Empty, Trouble, visible } from "../parts.js";
 import { duration, number } from "../time.js";
@@ -27,7 +27,7 @@ export function NodeList({ nodes, server, isShort }) {
     <${Badge} tone=${node.role === "leader" ? "good" : node.heard_ms_ago > 5000 ? "bad" : ""}>${node.role}</${Badge}>
     <span class="what"><strong>${visible(node.node || "this node")}</strong><span class="sub dim">${[node.address, node.leads ? leads(node.leads) : node.role === "leader" ? `epoch ${node.epoch}` : `heard ${duration(node.heard_ms_ago)} ago`, isShort && node.role === "leader" ? server.engine : ""].filter(Boolean).join(" · ")}</span></span>
     <span class="figure ${node.lag > 100 ? "is-warn" : "dim"}">${node.role === "leader" && !node.leads ? `@${number(node.position)}` : node.lag ? `${number(node.lag)} behind` : "in step"}</span></li>`)}</ul>
-    ${nodes.length === 1 && !isShort && html`<${Empty} title="One node">It has nobody to take over. <code>docs/how-to/run-on-etcd.md</code> says how to run three.</${Empty}>`}`;
+    ${nodes.length === 1 && !isShort && html`<${Empty} title="One node">No other node could take over. <code>docs/how-to/run-on-etcd.md</code> says how to run three.</${Empty}>`}`;
 }
 
 function leads(shards) {
@@ -35,7 +35,7 @@ function leads(shards) {
   return shards.length ? `leads ${shards.length} shard${shards.length === 1 ? "" : "s"}: ${some}` : "leads none, stands by";
 }
 
-// Who leads each shard, and how much it has; one that is away, with what was known last.
+// The leader of each shard, and how much it has; one that is away, with what was known last.
 export function ShardList({ shards }) {
   return html`<ul class="rows shards">${shards.map((shard) => html`<li key=${shard.shard} class=${shard.away ? "is-away" : ""}>
     <span class="lead">shard ${shard.shard}</span>
@@ -48,7 +48,7 @@ const mib = (bytes) => bytes == null ? null : bytes > 2 ** 30 ? `${(bytes / 2 **
 const us = (value) => value == null ? null : value > 1000 ? `${(value / 1000).toFixed(1)} ms` : `${value} µs`;
 
 function Engine({ health, server }) {
-  const facts = [["engine", server.engine], ["durable", server.durable ? "yes" : "no: gone with its process"], ["TLS", server.tls ? "yes" : "no"], ["who must sign in", { required: "everybody", policy: "who does anything", none: "nobody" }[server.auth] ?? server.auth]];
+  const facts = [["engine", server.engine], ["durable", server.durable ? "yes" : "no: gone with its process"], ["TLS", server.tls ? "yes" : "no"], ["who must sign in", { required: "every client", policy: "as the policy says", none: "no client" }[server.auth] ?? server.auth]];
   if (health) facts.push(
     ["append, median", us(health.append_p50_us)], ["append, longest lately", us(health.append_max_us)],
     ["data", health.data], ["file system", health.file_system],

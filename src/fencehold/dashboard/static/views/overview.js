@@ -1,4 +1,4 @@
-// The overview: how the service is doing, and what needs a look, first.
+// The overview: the state of the service, what needs attention first.
 import { Chart } from "../charts.js";
 import { useLive } from "../live.js";
 import { Age, Badge, Card, Empty, eventKey, EventRow, Left, Name, Party, Trouble } from "../parts.js";
@@ -43,7 +43,7 @@ export function Overview() {
       <${Card} id="waits" title="Longest waits" more=${html`<a href=${link("waits")}>who waits for whom</a>`}>
         ${view.longest_waits.length ? html`<ul class="rows">${view.longest_waits.map((each) => html`<li key=${`${each.name} ${each.client.session} ${each.client.owner}`}>
           <${Age} since=${each.since_ms} className="lead" /><span class="what"><${Name} name=${each.name} /><span class="sub"><${Party} of=${each.client} isShort=${true} /> ${each.holder && html`<span class="dim">behind </span><${Party} of=${each.holder} isShort=${true} />`}</span></span><span class="dim figure">place ${each.place}</span></li>`)}</ul>`
-          : html`<${Empty} title="Nobody waits">Every acquire is granted as it is asked for.</${Empty}>`}
+          : html`<${Empty} title="No waiters">Every acquire is granted as it is asked for.</${Empty}>`}
       </${Card}>
       <${Card} id="holds" title="Longest holds" more=${html`<a href=${link("names", { sort: "age" })}>all names</a>`}>
         ${view.longest_holds.length ? html`<ul class="rows">${view.longest_holds.map((row) => html`<li key=${row.name}>

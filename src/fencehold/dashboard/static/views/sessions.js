@@ -39,6 +39,6 @@ export function Sessions({ params }) {
     ${problem ? html`<${Trouble} problem=${problem} />` : !view ? html`<p class="boot" role="status">Looking …</p>` : view.total
       ? html`<${VirtualTable} label="Sessions" className=${view.status.shards > 1 ? "with-shards" : ""} columns=${view.status.shards > 1 ? [...COLUMNS.slice(0, 2), SHARDS, ...COLUMNS.slice(2)] : COLUMNS} rows=${view.rows} offset=${view.offset} total=${view.total} keyOf=${(row) => row.session}
           href=${(row) => link("session", { session: row.session, tier })} onWindow=${setOffset} sort=${sort} onSort=${(by) => say({ sort: by })} />`
-      : html`<${Empty} title=${q ? "No session is found" : "Nobody is there"}>${q ? "No client, host, principal or library fits." : "A session is opened when a client connects: fencehold.connect(…)"}</${Empty}>`}
+      : html`<${Empty} title=${q ? "No session is found" : "No sessions"}>${q ? "No client, host, principal or library fits." : "A session is opened when a client connects: fencehold.connect(…)"}</${Empty}>`}
   </div>`;
 }

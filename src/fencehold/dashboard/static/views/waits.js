@@ -1,4 +1,4 @@
-// Who waits for whom, drawn: those who hold stand left, those who wait for them to the right, and so on.
+// The wait-for graph, drawn: holders on the left, their waiters to the right, and so on.
 import { useLive } from "../live.js";
 import { Age, Card, Empty, eventKey, EventRow, Name, ownerName, Party, sessionName, Trouble, visible } from "../parts.js";
 import { link } from "../router.js";
@@ -7,7 +7,7 @@ import { html } from "../vendor/preact-htm.js";
 
 const BOX = { width: 196, height: 48 }, GAP = { x: 150, y: 18 }, MARGIN = 12;
 
-// Columns by how many others somebody waits behind; within a column near to whom they wait for.
+// Columns by how many others a waiter is behind; within a column near to its holders.
 export function layout(parties, arrows) {
   const columns = [];
   for (const party of parties) (columns[party.depth] ??= []).push(party);
@@ -37,9 +37,9 @@ export function Waits() {
   const by = new Map(parties.map((party) => [party.id, party]));
   return html`<div class="page">
     <div class="page-head"><h1>Who waits for whom</h1><span class="count">${number(arrows.length)} ${arrows.length === 1 ? "waits" : "wait"}${view.hidden ? `, ${number(view.hidden)} more not drawn` : ""}</span></div>
-    ${circles.map((circle, at) => html`<p key=${at} class="banner bad">A circle: ${circle.map((id, index) => html`${index ? " → " : ""}<${Party} of=${by.get(id)} isShort=${true} />`)}. None of them goes on before one gives up.</p>`)}
+    ${circles.map((circle, at) => html`<p key=${at} class="banner bad">A circle: ${circle.map((id, index) => html`${index ? " → " : ""}<${Party} of=${by.get(id)} isShort=${true} />`)}. None of them continues before one gives up.</p>`)}
     ${process_circles.map((circle, at) => html`<p key=${at} class="banner warn">These processes wait for one another, in different tasks: ${circle.map((party, index) => html`${index ? ", " : ""}<${Party} of=${party} isShort=${true} />`)}. Take their names in one order, or all at once.</p>`)}
-    ${parties.length ? html`<${Drawing} parties=${parties} arrows=${arrows} circles=${circles} />` : html`<${Empty} title="Nobody waits">There is nothing to draw: every acquire is granted as it is asked for.</${Empty}>`}
+    ${parties.length ? html`<${Drawing} parties=${parties} arrows=${arrows} circles=${circles} />` : html`<${Empty} title="No waiters">There is nothing to draw: every acquire is granted as it is asked for.</${Empty}>`}
     <div class="cards wide">
       <${Card} id="chains" title="Long chains" count=${chains.length}>${chains.length ? html`<ul class="rows">${chains.map((chain, at) => html`<li key=${at}><span class="what chain">${chain.parties.map((id, index) => html`
         <${Party} of=${by.get(id)} isShort=${true} />${index < chain.names.length ? html` <span class="dim">waits for</span> <${Name} name=${chain.names[index]} /> <span class="dim">of</span> ` : ""}`)}</span></li>`)}</ul>` : html`<${Empty} title="None">Nobody waits behind three others.</${Empty}>`}</${Card}>
