@@ -65,7 +65,7 @@ def test_a_first_secured_server(secured: Secured) -> None:
         assert (untrusting.code, "$FENCEHOLD_CA" in untrusting.err) == (69, True)
         elsewhere = url.replace("127.0.0.1", "127.0.0.2")
         misnamed = secured.call("status", FENCEHOLD_URL=elsewhere, **secured.files("admin"))
-        assert (misnamed.code, "a host of its certificate" in misnamed.err) == (69, True)
+        assert (misnamed.code, "a host name of its certificate" in misnamed.err) == (69, True)
         for said in (stranger, untrusting, misnamed):
             assert "fencehold serve" not in said.err
         whoami = secured.call("whoami", FENCEHOLD_URL=url, **secured.files("admin"))

@@ -98,7 +98,7 @@ def build(words: list[str]) -> typer.Typer:
 
 
 class Root(TyperGroup):
-    """The application as it is called: a wrong command line is reported in JSON, too, if `--json` was given."""
+    """The application: a wrong command line is reported in JSON, too, if `--json` was given."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Parse and run; ends the process, unless the caller says otherwise."""

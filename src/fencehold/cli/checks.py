@@ -87,7 +87,7 @@ def nodes(url: str) -> Iterator[Finding]:
     try:
         seen = survey(url)
     except FenceholdError:
-        # Said before, of the server.
+        # Reported before, for the server.
         return
     if any(node.node for node in seen.nodes):
         yield from cluster(seen)

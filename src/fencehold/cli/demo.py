@@ -142,7 +142,7 @@ def _act(stage: Stage, place: Path, url: str, ttl_s: float, fenced: bool) -> Out
         # The signal to write is already there when she wakes: she writes at once, as paused code does.
         ann.go()
         ann.process.send_signal(signal.SIGCONT)
-        stage.say("Ann", f"wakes up and goes on where she was: hands out {_FIRST}, writes …", "cyan")
+        stage.say("Ann", f"wakes up and continues where she was: hands out {_FIRST}, writes …", "cyan")
         refused = ann.hear("written", "refused")["said"] == "refused"
     return _told(stage, Outcome(fenced, first, second, refused, balance(wallet), 0), second)
 

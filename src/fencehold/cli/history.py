@@ -50,8 +50,8 @@ def history(
 ) -> None:
     """Show who held a name: when, for how long, with which fence, how it ended, and who waited.
 
-    Points out force-releases, holds released too late, and times in which two clients took themselves for the
-    holder. Exits 1 if nobody held it then, as far as is known.
+    Points out force-releases, late releases, and times in which two clients believed they held it. Exits 1
+    if it was not held then, as far as is known.
     """
     with wired(url) as wire:
         found = json.loads(wire.call(*words_of(name, at, since, until, rows, time.time())))
@@ -61,7 +61,7 @@ def history(
     else:
         show(found)
     if not found["holds"]:
-        raise fail(Exit.NO, f"nobody held {clean(name)}{_then(at)}{_as_far_as(found)}", elsewhere)
+        raise fail(Exit.NO, f"{clean(name)} was not held{_then(at)}{_as_far_as(found)}", elsewhere)
 
 
 def _elsewhere(wire: Wire, name: str) -> str:
@@ -76,7 +76,7 @@ def _elsewhere(wire: Wire, name: str) -> str:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The past of a name, for people; for a pipe a line each."""
+    """The history of a name, for a terminal; for a pipe a line each."""
     holds = [
         (
             hold["fence"],

@@ -302,7 +302,7 @@ def whoami(url: Url = URL, as_json: Json = False) -> None:
     else:
         say_facts(
             {
-                "principal": clean(told["principal"]) or "nobody",
+                "principal": clean(told["principal"]) or "anonymous",
                 "known": "yes" if told["known"] else "no, or disabled",
                 "roles": clean(", ".join(told["roles"])) or "none",
                 "administrator": "yes" if told["admin"] else "no",

@@ -88,7 +88,7 @@ def _cell(header: str, text: str, width: int) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most so many columns of a terminal: whole, or its beginning and its end."""
+    """The text in at most this many columns of a terminal: whole, or its beginning and its end."""
     if cells_of(text) <= width:
         return text
     head = _prefix(text, width // 2)

@@ -46,7 +46,7 @@ def place_of(said: str) -> Place:
 
 
 def places_of(said: str | None, shards: int) -> dict[int, Place]:
-    """Where each of so many shards is to begin."""
+    """Where each of this many shards is to begin."""
     if said is None:
         return {}
     if shards == 1 and "," not in said and "-" not in said:

@@ -71,7 +71,7 @@ PROBLEMS: tuple[tuple[type[FenceholdError], Problem], ...] = (
     (NotOwner, Problem("NOT_OWNER", "FAILED_PRECONDITION", 409, "the hold is another's, or never was")),
     (StaleFence, Problem("STALE_FENCE", "FAILED_PRECONDITION", 409, "a resource has seen a greater fence")),
     (Withdrawn, Problem("WITHDRAWN", "CANCELLED", 409, "the request was withdrawn while it waited")),
-    (Refused, Problem("REFUSED", "FAILED_PRECONDITION", 409, "the service said no")),
+    (Refused, Problem("REFUSED", "FAILED_PRECONDITION", 409, "the service refused it")),
     (NotLeader, Problem("NOT_LEADER", "UNAVAILABLE", 503, "another node leads; nothing happened", 0.1)),
     (Overloaded, Problem("BUSY", "UNAVAILABLE", 503, "the service is overloaded; nothing happened", 0.5)),
     (

@@ -90,7 +90,7 @@ class Questions:
 
         Raises:
             Unavailable: none was reached in time.
-            FenceholdError: what the service said.
+            FenceholdError: the error of the service.
         """
         key, within_s = _Key(credentials, tier, shard), within_s or self._timeout_s
         try:
@@ -229,7 +229,7 @@ class Questions:
 
         Raises:
             Unavailable: it was not reached in time.
-            FenceholdError: what it said.
+            FenceholdError: its error.
         """
         host, port = self._place.endpoints[0]
         who = None if credentials == ANONYMOUS else credentials

@@ -83,7 +83,7 @@ class Known(NamedTuple):
         return f"Known({self.principal!r}, {self.how.name})"
 
 
-NOBODY = Known()
+ANONYMOUS = Known()
 OWN_LISTENER = Known(how=How.LISTENER)
 """Anonymous, too, but one of the node's own listeners."""
 
@@ -163,9 +163,9 @@ class Admission:
             return Known(shown.user, How.SECRET)
         async with self.throttle.turn(network_of(origin.address)) as fail:
             known = await self._known(shown)
-            if known is NOBODY:
+            if known is ANONYMOUS:
                 fail()
-        if known is NOBODY:
+        if known is ANONYMOUS:
             raise WrongLogin
         return known
 
@@ -185,30 +185,30 @@ class Admission:
 
     async def _known(self, shown: Shown) -> Known:
         if shown.user.startswith(SPEAKS_FOR):
-            listener = await self._known(Shown(token=shown.secret)) if shown.secret else NOBODY
+            listener = await self._known(Shown(token=shown.secret)) if shown.secret else ANONYMOUS
             return _spoken_for(shown.user.removeprefix(SPEAKS_FOR), listener)
         token = shown.token or (shown.secret if shown.user == TOKEN_USER else "")
         if token:
             return self._by_token(token)
         if self.check_user is None or len(shown.secret.encode(errors="replace")) > SECRET_BYTES_MAX:
-            return NOBODY
+            return ANONYMOUS
         is_right = await self.check_user(shown.user, shown.secret)
-        return Known(shown.user, How.SECRET) if is_right else NOBODY
+        return Known(shown.user, How.SECRET) if is_right else ANONYMOUS
 
     def _by_token(self, token: str) -> Known:
         """The owner of this token: by the policy, or else by the file of this node."""
         if not 0 < len(token) <= TOKEN_BYTES_MAX:
-            return NOBODY
+            return ANONYMOUS
         digest = digest_of(token)
         found = self.find_token(digest)
         if found is not None:
             principal, kept = found
             expires_s = kept.expires_s or math.inf
             is_valid = time.time() < expires_s
-            return Known(principal, How.TOKEN, token_id(digest), expires_s=expires_s) if is_valid else NOBODY
+            return Known(principal, How.TOKEN, token_id(digest), expires_s=expires_s) if is_valid else ANONYMOUS
         line = self.tokens.find(digest) if self.tokens is not None else None
         if line is None:
-            return NOBODY
+            return ANONYMOUS
         expires_s = math.inf if line.expires_at is None else line.expires_at.timestamp()
         return Known(line.principal, How.TOKEN, digest=digest, expires_s=expires_s)
 
@@ -223,16 +223,16 @@ def _address_in(said: str) -> str:
 
 def _spoken_for(principal: str, listener: Known) -> Known:
     if listener.how is not How.TOKEN or not listener.principal.startswith(LISTENERS):
-        return NOBODY
+        return ANONYMOUS
     try:
         # A listener cannot be spoken for.
         if principal.startswith(LISTENERS):
-            return NOBODY
+            return ANONYMOUS
         # The other fields of the listener's token stay: what ends with that token ends for its clients, too.
         principal = check_principal(principal)
         return listener._replace(principal=principal, how=How.LISTENER, listener=listener.principal)
     except NoPrincipal:
-        return NOBODY
+        return ANONYMOUS
 
 
 def by_certificate(peer: ssl.SSLObject | None) -> Known:
@@ -243,5 +243,5 @@ def by_certificate(peer: ssl.SSLObject | None) -> Known:
     """
     principal = principal_of(peer) if peer is not None else ""
     if not principal or peer is None:
-        return NOBODY
+        return ANONYMOUS
     return Known(principal, How.CERTIFICATE, certificate=read_der(peer.getpeercert(binary_form=True) or b"").key)

@@ -8,7 +8,7 @@
    `audit_chain` reads and checks it.
 3. No request waits for it. Records wait in a bounded buffer and are written by a thread. What finds no room there,
    or on a full disk, is lost and counted: a record `gap` says how many, as soon as one can be written. Serving
-   goes on.
+   continues.
 4. Files are bounded in size and number; the oldest are deleted.
 5. Only the listed fields of a command are written, and never its secret.
 """
@@ -58,7 +58,7 @@ class Who(NamedTuple):
     """The listener, if it has passed on its client's address and is trusted."""
 
 
-NOBODY = Who()
+UNKNOWN = Who()
 
 
 class Told(NamedTuple):
@@ -282,7 +282,7 @@ class AuditLog:
         if principal and isinstance(command, OpenSession):
             # For a session whose connection is at another node, this much is known here, too.
             self._who.setdefault(session, Who(principal))
-        who = self._who.get(session, NOBODY)
+        who = self._who.get(session, UNKNOWN)
         if principal:
             who = who._replace(principal=principal)
         detail = command.by if isinstance(command, Break) else getattr(outcome, "detail", "")
@@ -301,7 +301,7 @@ class AuditLog:
         )
 
     def _of_notice(self, notice: Notice) -> dict[str, Any]:
-        who = self._who.get(notice.session, NOBODY)
+        who = self._who.get(notice.session, UNKNOWN)
         match notice:
             case WaitEnded(answer=answer):
                 names, fence = getattr(answer, "names", ()), getattr(answer, "fence", 0)

@@ -145,7 +145,7 @@ class EtcdElectionServicer:
             seen, before = await _leader_of(client, name, holder), holder
             if seen.revision > seen.term:
                 return seen
-            # Nothing was proclaimed, or it was withdrawn as a term has ended: then the next look tells.
+            # Nothing was proclaimed, or it was withdrawn as a term has ended: then the next look finds out.
             holder = await _holder_of(client, name)
             if holder is not None and holder.fence == before.fence:
                 return seen

@@ -32,7 +32,7 @@ from fencehold.doors.resp.wrong import Wrong
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
 from fencehold.runtime.shared import Shared
-from fencehold.security.admission import NOBODY, Known, Origin
+from fencehold.security.admission import ANONYMOUS, Known, Origin
 
 if TYPE_CHECKING:
     from fencehold.doors.resp.door import Door
@@ -95,7 +95,7 @@ class Slot:
 class Connection:
     """One client's connection: an `asyncio.Protocol` in all but its base, so that it can be compiled."""
 
-    known: Known = NOBODY
+    known: Known = ANONYMOUS
     """All that is known of the caller."""
     origin: Origin | None = None
     """The origin of its login; None: that of the connection."""
@@ -117,7 +117,7 @@ class Connection:
         """Its number among the listener's connections, from 1."""
         self.name = self.library = ""
         """Its name, and its library as it says (CLIENT SETINFO)."""
-        self.principal, self.known_by = NOBODY[:2]
+        self.principal, self.known_by = ANONYMOUS[:2]
         """The caller; empty: no login is required, or it has not logged in yet."""
         self.handlers = door.handlers_of(self)
         """The commands it may give."""

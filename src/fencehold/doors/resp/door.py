@@ -184,7 +184,7 @@ class Door:
         """Listen; returns the port, which the system chooses if 0 was given.
 
         Raises:
-            UsageError: the address is not loopback, and `insecure` was not said.
+            UsageError: the address is not loopback, and `insecure` was not given.
             OSError: it cannot listen on the address.
         """
         self.host = host

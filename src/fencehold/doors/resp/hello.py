@@ -152,7 +152,7 @@ def client(connection: Connection, words: list[bytes], slot: Slot) -> None:
 
 
 def _library(known: str, what: bytes, value: bytes) -> str:
-    """A name and a version, as far as both were said."""
+    """A name and a version, as far as both were given."""
     said = text(value, "the library")
     if len(value) > _NAME_BYTES_MAX or not said.isprintable():
         raise Wrong(f"the name of a library has at most {_NAME_BYTES_MAX} bytes, all printable")

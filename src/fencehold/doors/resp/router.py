@@ -7,8 +7,8 @@
 3. What it holds is released and extended where it was granted: while a slot migrates, that is not the home of its
    names by the map. A release that is repeated after that is answered there, too.
 4. A name that is led elsewhere is answered `MOVED slot address`, and nothing has happened.
-5. Lists go from shard to shard: the cursor says in which one to go on. Shards that are led elsewhere are listed as
-   this node has followed them, a moment ago.
+5. Lists go from shard to shard: the cursor says in which one to continue. Shards that are led elsewhere are listed
+   as this node has followed them, a moment ago.
 6. Any other command without a name is about one shard, and refused until one is chosen. To open a session chooses
    the first.
 """

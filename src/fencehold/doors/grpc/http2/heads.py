@@ -44,7 +44,7 @@ def head_in(reader: BlockReader, block: bytes, bytes_max: int) -> Head:
     """The head of a call.
 
     Raises:
-        TooLarge: it has more than so many bytes.
+        TooLarge: it has more than `bytes_max` bytes.
         Malformed: the stream is to be reset.
         Broken: nothing that comes after it can be read.
     """
