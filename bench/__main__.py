@@ -127,7 +127,7 @@ def _say(console: Console, text: str) -> None:
 
 def _console(stderr: bool) -> Console:
     console = Console(stderr=stderr)
-    # In a pipe or a log nobody wraps lines at 80: the table takes the width it needs.
+    # A pipe or a log does not wrap lines at 80: the table takes the width it needs.
     return console if console.is_terminal else Console(stderr=stderr, width=TABLE_WIDTH_MAX)
 
 

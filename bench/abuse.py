@@ -19,7 +19,7 @@ The musts, in every phase:
 3. Nothing is refused to the well-behaved client, it loses no hold and no session, and no connection of it
    ends; from the moment the wild client is started, before it bites.
 4. When the wild client is killed, the server is quiet again within 10 s: the well-behaved client is served as
-   it was alone, and the server works for nobody else. Only then does the next turn begin.
+   it was alone, and the server serves no other client. Only then does the next turn begin.
 
 The phases `principals` are of one server with a policy: the wild client is one principal, with as many connections
 as it likes, and the well-behaved one another.
@@ -85,7 +85,7 @@ class Running:
     """Processes that work for them."""
     folder: Path
     login: str = ""
-    """The token of the well-behaved client, and that of the wild one; empty: they are nobody."""
+    """The token of the well-behaved client, and that of the wild one; empty: they do not log in."""
     wild_login: str = ""
 
     def pids(self) -> list[int]:
@@ -123,7 +123,7 @@ async def cluster() -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def principals() -> AsyncIterator[Running]:
-    """One server with a policy: both clients are somebody, and the wild one is so with all of its connections."""
+    """One server with a policy: both clients log in, the wild one on all of its connections."""
     server = Ruled("a server with a policy")
     try:
         await server.setup()
@@ -304,7 +304,7 @@ class Turns:
             await asyncio.sleep(form.seconds / 10)
 
     async def _await_quiet(self) -> None:
-        """Until the well-behaved client is served as before, and the server works for nobody else.
+        """Until the well-behaved client is served as before, and the server serves no other client.
 
         Else what is left of the wild client would be taken for the processor's doing in the turn that follows.
         """
@@ -316,7 +316,7 @@ class Turns:
     async def _is_quiet(self) -> bool:
         look = Arm()
         await self._measure(look, self._running.pids(), _QUIET_LOOK)
-        # What is lost, and who waits, while the server works off what is left of the wild client is its doing.
+        # Losses and waits while the server works off the rest of the wild client's commands are its doing.
         self._beside.add_harm(look)
         self._aftermath_ns = max(self._aftermath_ns, *look.latencies_ns, 0)
         longest_ms = max(LONGEST_MS_MAX / 2, 3 * self._alone.figures["p99_ms"])

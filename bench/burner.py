@@ -12,7 +12,7 @@ from bench.children import Talk
 
 SLICE_S = 0.005
 SHARE_MIN = 0.02
-"""Of a core. A process that burned less has cost nobody anything that could be measured."""
+"""Of a core. A process that burned less has had no measurable cost for others."""
 
 
 async def burn(talk: Talk, share: float, nice: int = 0) -> None:

@@ -5,7 +5,7 @@
 2. None outlives the benchmark: each is on a leash, so that the kernel ends it when its parent is gone,
    however that was. It is in a process group of its own: ctrl-c is for the benchmark, which then ends its
    children.
-3. Each line has a bound in time. A child that is late, or ends, is told with the end of what it wrote.
+3. Each line has a bound in time. A child that is late, or ends, is reported with the end of what it wrote.
 """
 
 import asyncio

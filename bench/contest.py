@@ -1,4 +1,4 @@
-"""Contests: who is measured, in which order, and what happens when one of them fails.
+"""Contests: which contestants are measured, in which order, and what happens when one of them fails.
 
 The rules:
 
@@ -109,7 +109,7 @@ class Contest:
                 raise ValueError(f"the reference {reference!r} is no contestant; there are: {', '.join(names)}")
 
     def references(self) -> dict[str, str]:
-        """Whom each contestant is compared with; those compared with nobody are left out."""
+        """The reference of each contestant; those without one are left out."""
         chosen = ((each.name, each.reference or self.reference) for each in self.contestants)
         return {name: reference for name, reference in chosen if reference not in (None, name)}
 
@@ -144,7 +144,7 @@ class Family:
 
 
 class Watcher(Protocol):
-    """Who is told how a contest goes. Never called while something is measured."""
+    """Is informed of the progress of a contest. Never called while something is measured."""
 
     def note(self, text: str) -> None:
         """This begins now."""
@@ -169,10 +169,10 @@ class ContestFailed(Exception):
 
 
 def order(contestants: Sequence[Contestant], number: int) -> list[Contestant]:
-    """Who runs when in a round: each starts one contestant further on, and goes on in steps of 1, -2, 3, -4, …
+    """The order of a round: each starts one contestant further on, and continues in steps of 1, -2, 3, -4, …
 
-    So over as many rounds as there are contestants everybody has every place once; and with an even number of
-    them, everybody comes once right after each of the others. With an odd one that takes twice as many rounds.
+    So over as many rounds as there are contestants, each has every place once; and with an even number of
+    them, each comes once right after each of the others. With an odd one that takes twice as many rounds.
     """
     many = len(contestants)
     cycle, first = divmod(number - 1, many)
@@ -216,7 +216,7 @@ async def _measure(contest: Contest, results: Results, watcher: Watcher) -> None
         step = f"round {number} of {contest.rounds}" if number > 0 else "warm-up"
         for place, contestant in enumerate(order(contest.contestants, number), 1):
             watcher.note(f"{step}: {contestant.name}")
-            # Nobody pays for the garbage of the one before, nor for what it left the servers to do.
+            # No contestant pays for the garbage of the one before, nor for what it left the servers to do.
             gc.collect()
             await quiet.come()
             figures = await _step(contest, contestant, step, _figures(contestant))

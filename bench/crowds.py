@@ -25,19 +25,19 @@ ZIPF = 0.99
 SHARED = 0.9
 SHARED_NAMES = 16
 _GRANTS_EACH = 3
-"""So often everybody should have had its turn before fairness is told, if time allows."""
+"""So often each task should have had its turn before fairness is reported, if time allows."""
 _PATIENCE = 4
 """By how much longer than asked a load may take for that."""
 
 
 def turns(peer: str, where: Mapping[str, Any], connections: int, in_flight: int, seconds: float) -> Figures:
-    """Tasks that lock a name that nobody else wants, and unlock it."""
+    """Tasks that lock an uncontended name, and unlock it."""
     stamp, numbers = time_ns(), itertools.count()
     return _driven(peer, where, connections, in_flight, seconds, lambda: [f"t{stamp}:{next(numbers)}"])
 
 
 def several(peer: str, where: Mapping[str, Any], names: int, workers: int, seconds: float) -> Figures:
-    """Tasks that lock so many names at once, that nobody else wants."""
+    """Tasks that lock so many uncontended names at once."""
     stamp, numbers = time_ns(), itertools.count()
 
     def draw() -> list[str]:
@@ -151,7 +151,7 @@ class Rivalry:
         self._elapsed_s = 0.0
 
     async def run(self, desks: list[peers.Desk], seconds: float) -> None:
-        """Until the time is over and everybody had some turns, or it takes several times as long."""
+        """Until the time is over and each task had some turns, or it takes several times as long."""
         started = perf_counter()
         tasks = [asyncio.create_task(self._want(desks[n % len(desks)], n)) for n in range(len(self._granted))]
         enough = _GRANTS_EACH * len(self._granted)
@@ -175,7 +175,7 @@ class Rivalry:
             await desk.unlock(locked)
 
     def figures(self) -> Figures:
-        # If nobody had it after another in all that time, a hand-over took longer than that.
+        # If the holder never changed in all that time, a hand-over took longer than that.
         ordered = sorted(self._handovers_ns) or [int(self._elapsed_s * 1e9)]
         grants = sum(self._granted)
         return {

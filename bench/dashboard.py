@@ -1,4 +1,4 @@
-"""The dashboard: what it shows how soon with many names, and what those who look on cost those who lock.
+"""The dashboard: what it shows how soon with many names, and what viewers cost clients that lock.
 
 1. 100,000 names are held, and 500 events happen a second, by 250 acquires and releases. The same load runs without
    the dashboard; beside a process that only burns where the listener and the browser would run; and beside a real
@@ -238,7 +238,7 @@ class Beside(Without):
         paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
         first_paint_ms = await page.evaluate(paint)
         loaded_s = await loaded(base)
-        # Somebody reads: scrolls, sorts and searches.
+        # A viewer scrolls, sorts and searches.
         for at in (0.2, 0.7, 0.4):
             await page.locator(".table-body").evaluate("(box, at) => box.scrollTop = box.scrollHeight * at", at)
             await asyncio.sleep(0.5)

@@ -1,4 +1,4 @@
-"""The gRPC listener beside etcd's own Lock API on the same 3-member etcd; and what gRPC costs those who use RESP.
+"""The gRPC listener beside etcd's own Lock API on the same 3-member etcd; and what gRPC costs clients of RESP.
 
 *C* × *F* is *C* connections with *F* requests in flight on each; names are uncontended, a lock and an unlock each
 count as one operation. etcd's Lock API is called the way that suits it best, with its requests on one connection

@@ -54,7 +54,7 @@ class Etcd(Ensemble):
         self.cluster.stop()
 
     def leader(self) -> str:
-        """Where the member that leads is asked."""
+        """The address of the member that leads."""
         return self.cluster.endpoints[self.cluster.leader()]
 
     def where(self) -> dict[str, str]:

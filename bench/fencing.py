@@ -100,7 +100,7 @@ class Group:
         self.pauses = 0
         self._lots = lots
         self._readers: asyncio.Queue[Client] = asyncio.Queue()
-        """Who has read, in order."""
+        """The clients that have read, in order."""
 
     async def run(self) -> None:
         nemesis = asyncio.create_task(self._pausing())
@@ -246,7 +246,7 @@ ARMS: tuple[tuple[str, str, Guarding], ...] = (
     ("postgres", "postgres", "full"),
     ("mariadb", "mysql", "full"),
 )
-"""What it is called, where the set is, and what is asked of a fence."""
+"""Its name, where the set is, and which check of a fence it makes."""
 
 
 def build(quick: bool) -> Contest:

@@ -1,6 +1,6 @@
 """A set that is kept as one value, in each store that has a guard: read whole, changed, written whole.
 
-*none*: nobody asks for the fence. *check*: it is checked with the write, and not raised before the read, which is
+*none*: the fence is not checked. *check*: it is checked with the write, and not raised before the read, which is
 how fencing is often explained. *full*: raised, then read, then checked with the write.
 """
 

@@ -3,7 +3,7 @@
 It is naive on purpose. It reads, thinks and writes, and does not ask in between whether the lock is still its own:
 asking narrows the gap and does not close it, and what is tested here is what happens in it.
 
-Each step is told in a line of JSON on standard output, so that its parent knows when it is between
+Each step is reported in a line of JSON on standard output, so that its parent knows when it is between
 its read and its write, and which updates it takes for done. *Told*, it waits for a line on standard input there.
 """
 
@@ -21,7 +21,7 @@ WAIT_S = 20.0
 
 
 class Plan(NamedTuple):
-    """What a client is told when it is started."""
+    """What a client gets when it is started."""
 
     url: str
     client: str
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
     guarding: Guarding
     ttl_s: float
     seconds: float = 0.0
-    """For so long it goes on; 0: one update, and it waits to be told before its write."""
+    """It runs for so long; 0: one update, and it waits for a signal before its write."""
     section_s: float = 0.0
     """Between read and write it thinks so long, at most."""
     seed: int = 0
@@ -56,7 +56,7 @@ class Client:
         try:
             with self._client.lock(name, timeout=WAIT_S) as hold:
                 elements = self._arm.read(name, hold)
-                # Settled before the read is told: a process stopped then has thought enough when it wakes up.
+                # Settled before the read is reported: a process stopped then has thought enough when it wakes up.
                 written_at = time.monotonic() + self._lots.uniform(0, self._plan.section_s)
                 say("read", element=element, fence=hold.fence)
                 self._think(written_at)
@@ -97,7 +97,7 @@ def command(plan: Plan) -> list[str]:
 
 
 def told(line: str | bytes) -> dict[str, Any]:
-    """A step, as it was told."""
+    """A step, as it was reported."""
     step: dict[str, Any] = json.loads(line)
     return step
 

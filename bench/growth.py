@@ -49,7 +49,7 @@ class Servers:
         self.fixtures = list(dict.fromkeys(each for name in contestants for each in needed[name]))
 
     def where(self, contestant: str) -> Mapping[str, Any]:
-        """Where it is asked now: members change their roles."""
+        """Its current address: members change their roles."""
         if contestant == FILE:
             return {
                 "url": f"fencehold://127.0.0.1:{self._file.port}",

@@ -1,4 +1,4 @@
-"""One hot name: how long it takes from a release to the next grant, and whether everybody gets a turn in order."""
+"""One hot name: how long it takes from a release to the next grant, and whether waiters get turns in order."""
 
 import asyncio
 from time import perf_counter, perf_counter_ns
@@ -47,7 +47,7 @@ async def _contend(clients: list, turns: int) -> Figures:  # type: ignore[type-a
 
 
 def _unfair(grants: list[int], waiters: int, turns: int) -> float:
-    """In a fair queue that everybody joins again at its end, each round of grants has everybody once."""
+    """In a fair queue that each client joins again at its end, each round of grants has each client once."""
     rounds = [grants[start : start + waiters] for start in range(0, len(grants), waiters)]
     missing = sum(waiters - len(set(each)) for each in rounds)
     return float(missing + abs(len(rounds) - turns))

@@ -1,7 +1,7 @@
 """Ten thousand idle sessions: what their keep-alives cost the server, and whether any is lost.
 
 The clients are bare sockets in a process of their own, each with one session, each sending a keep-alive every
-third of its ttl: no more and no less than the SDK sends when nothing is asked of it.
+third of its ttl: no more and no less than the SDK sends when it is idle.
 """
 
 import asyncio

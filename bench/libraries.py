@@ -1,6 +1,6 @@
 """Loads through locks and the libraries people use today: one client of each, and so many tasks or threads.
 
-Each acquires a name nobody else wants and releases it, for so many seconds; an acquire and a release each count as
+Each acquires an uncontended name and releases it, for so many seconds; an acquire and a release each count as
 one operation. Runs in a process of its own.
 """
 

@@ -1,6 +1,6 @@
 """Loads: what clients do in a round, each kind through its own library, all in the same shape.
 
-`connections` clients each keep `in_flight` tasks that acquire a name nobody else wants and release it, for so many
+`connections` clients each keep `in_flight` tasks that acquire an uncontended name and release it, for so many
 seconds. An acquire and a release each count as one operation. Runs in a process of its own.
 """
 

@@ -28,7 +28,7 @@ BATCH = 256
 TURN = 20
 """Entries applied before the other has its turn."""
 CHURN = 250_000
-"""Names that come and go, so that a single table of all of them would have been made anew."""
+"""Names that come and go, so that a single table of all of them would have been rebuilt."""
 SHORT, LONG = 10, 10_000
 """Waiters in a queue."""
 
@@ -56,7 +56,7 @@ class Load:
         self.longest_s = max(self.longest_s, thread_time() - started)
 
     def churn(self, commands: int) -> None:
-        """Let names come and go beside those that stay: tables are made anew now and then."""
+        """Let names come and go beside those that stay: tables are rebuilt now and then."""
         for data in self.batches(commands):
             self._apply(decode(data))
 

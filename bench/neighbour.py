@@ -6,7 +6,7 @@ from when it was sent to when its answer was read; what was refused; and each ho
 that it lost.
 
 An operation that is still under way when a stretch ends counts for as long as it has taken by then: a server
-that answers nobody is not left out of the figures for answering nobody.
+that does not respond is not left out of the figures for that reason.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Looking on where there is much to see: pages of names, sessions and waiters, and what listing costs all others.
+"""Large listings: pages of names, sessions and waiters, and what listing costs all others.
 
 A page is what the listener makes of the state: the question, and the bytes of its reply. Names are put in order in
 slices, as on a node; then pages are read from all over the list. What an index costs while it is kept is seen by
@@ -104,7 +104,7 @@ async def _made(names: Names, state: State) -> float:
 
 
 def _turn(load: Load, names: Names | None) -> float:
-    """Commands applied per second, over a turn of them; an index is told of them, if there is one."""
+    """Commands applied per second, over a turn of them; an index is updated, if there is one."""
     entries = [decode(data) for data in load.batches(BATCH * TURN)]
     machine = load.machine
     started = perf_counter()

@@ -2,7 +2,7 @@
 
 A *desk* is one client with its connection, as a process of an application has one; on each, any number of
 tasks may lock and wait. Each peer is called as its own documents say: redis-py polls (`sleep` is its default of
-0.1 s), etcd's Lock API needs a lease for everybody who waits, kazoo knows no asyncio and is called from threads.
+0.1 s), etcd's Lock API needs a lease for each waiter, kazoo knows no asyncio and is called from threads.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Desk(Protocol):
     async def lock(self, names: Sequence[str], *, shared: bool | None = None) -> Any:
         """Lock names, once they are free: in one step where the peer can, otherwise one by one, in order.
 
-        `shared` tells readers (True) from a writer; None: nobody ever shares them.
+        `shared` tells readers (True) from a writer; None: they are never shared.
         """
         ...
 
@@ -92,7 +92,7 @@ async def _redis(
 
 
 class EtcdDesk:
-    """etcd's Lock API, with leases enough that nobody who waits shares one."""
+    """etcd's Lock API, with enough leases that no two waiters share one."""
 
     def __init__(self, sessions: list[Any]) -> None:
         self._free = sessions

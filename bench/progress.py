@@ -48,6 +48,6 @@ def shown(console: Console, turns: int) -> Iterator[Watcher]:
         yield Lines(console, turns)
         return
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    # Drawn between the turns only: a thread that redraws the bar would take its time from who is measured.
+    # Drawn between the turns only: a thread that redraws the bar would take its time from the contestant.
     with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
         yield Bar(progress, progress.add_task("", total=turns))

@@ -24,7 +24,7 @@ class Quiet:
         self._idle = 0.0
 
     async def learn(self) -> None:
-        """See what they use at the least: everything is set up, and nothing is asked yet."""
+        """See what they use at the least: everything is set up, and there was no request yet."""
         self._idle = min([await _share() for _ in range(3)])
 
     async def come(self) -> None:

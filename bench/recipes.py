@@ -1,7 +1,7 @@
 """Loads on what people lock with today on a cluster: etcd's Lock API and kazoo's Lock, in the shape of `loads`.
 
-Every turn locks a name that nobody locked before, as with Fencehold, and each peer is called the way that suits
-it best here. etcd is asked at the member that leads, which saves it a way. kazoo knows no asyncio: its clients are
+Every turn locks a name that was never locked before, as with Fencehold, and each peer is called the way that suits
+it best here. etcd is called at the member that leads, which saves a hop. kazoo knows no asyncio: its clients are
 called from as many threads as there are requests in flight. A lock of kazoo's is a node below which contenders
 queue, and it stays; where names come back, its users are spared making it: so that is measured, too (`fresh` is
 false).

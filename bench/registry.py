@@ -1,4 +1,4 @@
-"""Which benchmarks there are. A module is imported only when its benchmark is asked for or listed."""
+"""Which benchmarks there are. A module is imported only when its benchmark is run or listed."""
 
 from collections.abc import Sequence
 from importlib import import_module

@@ -19,7 +19,7 @@ from bench.samples import Results
 
 @dataclass(frozen=True)
 class Report:
-    """All that is told about one run of a benchmark."""
+    """All that is reported about one run of a benchmark."""
 
     benchmark: Benchmark
     contest: Contest
@@ -91,7 +91,7 @@ def show_musts(verdicts: Sequence[Verdict], console: Console) -> None:
 
 
 def must_line(verdict: Verdict) -> str:
-    """One must, as it is told to a person."""
+    """One must, as it is shown to a person."""
     figure = verdict.problem if verdict.figure is None else f"{quantity(verdict.figure)} {verdict.unit}".rstrip()
     bar = f"{verdict.sense} {verdict.bar:g} {verdict.unit}".rstrip()
     return f"must {verdict.label}: {figure} ({bar}): {'met' if verdict.met else 'missed'}"

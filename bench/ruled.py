@@ -1,4 +1,4 @@
-"""A server with a policy of a hundred users and roles, for what is measured as somebody."""
+"""A server with a policy of a hundred users and roles, for contestants that log in."""
 
 import json
 from typing import Any

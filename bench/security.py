@@ -18,7 +18,7 @@ KINDS = ("memory", "synced")
 
 
 class AtTheRuledDoor(Metered):
-    """As `Metered`, as somebody."""
+    """As `Metered`, with a login."""
 
     def __init__(self, name: str, server: Ruled, requests: int) -> None:
         super().__init__(name, server, CONNECTIONS, requests)

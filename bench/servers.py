@@ -16,7 +16,7 @@ _STOP_SECONDS_MAX = 10.0
 
 
 def free_port() -> int:
-    """A port nobody listens on just now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,7 +1,7 @@
 """What an operation costs the server, in processor time, and where that goes: one client, a crowd, a large crowd.
 
 The clients are bare sockets in a process of their own, each with one session and one command in flight: they
-acquire a name nobody else wants and release it, in the words of the SDK. Processor time bears company on the
+acquire an uncontended name and release it, with the commands of the SDK. Processor time bears company on the
 machine, where the time of day does not. Beside Fencehold stand what nothing on this event loop can undercut, a
 server that only says OK to whatever comes, and Redis.
 

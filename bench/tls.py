@@ -100,7 +100,7 @@ def build(quick: bool) -> Contest:
     """The contest."""
     plain, plain_memory = Fencehold("a plain server"), Fencehold("a plain server in memory", memory=True)
     tls, tls_memory = Secured("a server with TLS"), Secured("a server with TLS in memory", memory=True)
-    # Many for many connections: what their handshakes take is not to be told as the cost of a command.
+    # Many for many connections: what their handshakes take must not count as the cost of a command.
     requests = {1: 2_000, 64: 40_000, 256: 100_000} if quick else {1: 6_000, 64: 100_000, 256: 300_000}
     door = [
         contestant

@@ -1,4 +1,4 @@
-"""Watchers: what those who look on cost those who lock.
+"""Watchers: what they cost clients that lock.
 
 The same load at the door, `redis-benchmark` with 64 connections, alone and beside a crowd that watches: prefixes
 that nothing happens to, one each, or everything. The crowd is a process of its own that reads what it is told as
@@ -45,7 +45,7 @@ class Beside(Contestant):
 
     @contextlib.asynccontextmanager
     async def _crowd(self) -> AsyncIterator[dict[str, float]]:
-        """A crowd that watches; in the end, what one of it was told."""
+        """A crowd that watches; in the end, the events that one of them got."""
         arguments = (self._server.port, self._watchers, self._prefix)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.watchers", *map(str, arguments)),
@@ -67,7 +67,7 @@ class Beside(Contestant):
             await process.wait()
 
     async def _all_gone(self) -> None:
-        """Nobody is measured while the one before still leaves."""
+        """No contestant is measured while the one before still leaves."""
         wire = await Wire.open(self._server.port)
         while (info := await wire.info())["connected_clients"] > 1 or info["sessions"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

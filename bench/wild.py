@@ -1,6 +1,6 @@
-"""Wild clients: one kind in a process of its own, that goes on until it is killed.
+"""Wild clients: one kind in a process of its own, which runs until it is killed.
 
-Each is a coroutine that is told the port, what to call when it has begun to bite, and a scale: how much of
+Each is a coroutine that gets the port, what to call when it has begun to bite, and a scale: how much of
 its usual crowd it brings, so that a short run can bring a smaller one. Clients that are disconnected come back.
 """
 
@@ -34,7 +34,7 @@ KINDS: dict[str, Wild] = {
 
 
 async def run(talk: Talk, kind: str, port: int, scale: float, login: str = "") -> None:
-    """Be wild; with a token, as somebody."""
+    """Be wild; with a token, logged in."""
     wild_wire.login = login
     told = False
 

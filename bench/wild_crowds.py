@@ -13,7 +13,7 @@ from bench.wire import command
 
 _UNREAD_CONNECTIONS = 100
 _UNREAD_S = 1.0
-"""Once its buffers are full a connection does nothing more: then it is dropped, and made anew."""
+"""Once its buffers are full a connection does nothing more: then it is dropped, and made again."""
 _QUEUED, _QUEUED_PER_SESSION, _NAMES = 980, 140, 64
 """A session waits for 10 000 names at the most."""
 _IDLE, _SLOW = 3_000, 500
@@ -22,7 +22,7 @@ _crowd: list[Rough] = []
 
 
 async def never_read(port: int, bite: Bite, scale: float) -> None:
-    """100 connections that pipeline acquires, releases and PINGs, and never read; made anew now and then."""
+    """100 connections that pipeline acquires, releases and PINGs, and never read; made again now and then."""
 
     async def make(number: int) -> None:
         names = (f"wild:{number}:{turn}" for turn in range(1_000))

@@ -96,7 +96,7 @@ async def _any_reply(wire: Wire) -> Any:
     try:
         return await wire.reply()
     except RuntimeError as error:
-        # Refused, which is what comes to those who flood.
+        # Refused, as a flood should be.
         return error
 
 
@@ -204,7 +204,7 @@ class Listing:
                 return
 
     async def waiters(self) -> None:
-        """Who waits for the name with the long queue."""
+        """The waiters for the name with the long queue."""
         cursor: Any = 0
         while (reply := await self._ask("LOCK.INFO", "wild:queue", "WAITERS", cursor)) is not None:
             told = dict(zip(reply[::2], reply[1::2], strict=True)) if isinstance(reply, list) else {}

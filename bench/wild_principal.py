@@ -1,4 +1,4 @@
-"""Wild clients that are somebody: one principal with all it can bring, beside another one.
+"""Wild clients that log in: one principal with all it can bring, beside another one.
 
 They bring more than those of `wild_floods`: what is bounded per principal must hold however many connections it
 has. `wild_wire.login` is the token that each of them shows.
@@ -22,7 +22,7 @@ _waiting: list[Rough] = []
 
 
 async def waits(port: int, bite: Bite, scale: float) -> None:
-    """100 000 requests that wait, in queues of 500, and that go on being withdrawn and asked for again."""
+    """100 000 requests that wait, in queues of 500, which are withdrawn and sent again, over and over."""
     count = int(WAITERS * scale)
     names = [f"wild:queue:{number}" for number in range(-(-count // _WAITERS_PER_NAME))]
     holder = await Rough.connect(port)

@@ -61,7 +61,7 @@ def main() -> None:
 @contextlib.contextmanager
 def _place() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="fencehold-cluster-"))
-    # Postgres runs as a user of its own, who has to get through.
+    # Postgres runs as a user of its own, which needs access.
     folder.chmod(0o711)
     try:
         yield folder

@@ -1,6 +1,6 @@
 """A lively, made-up company for the demo: services that lock what such services lock, with all that goes wrong.
 
-`python -m rig.demo_services URL [PACE]`: until it is ended. Everything is drawn by lot from a seed, so that two
+`python -m rig.demo_services URL [PACE]`: until it is ended. Everything is drawn at random from a seed, so that two
 runs look alike. One process has all services, each with a client, a host and a process number of its own; but for
 the worker that is paused now and then, which is a real process that is really stopped.
 """
@@ -168,7 +168,7 @@ class Company:
         await self._again(once)
 
     async def _cross(self, client: aio.Client, first: str, second: str) -> None:
-        """Two that take the same names in another order: one of them is refused, and the other goes on."""
+        """Two that take the same names in another order: one of them is refused, and the other continues."""
 
         async def once() -> None:
             await self._pause(6, 18)
@@ -199,7 +199,7 @@ class Company:
 
     async def _pause_worker(self) -> None:
         """A worker that is stopped while it holds, for longer than its lease, as by a long garbage collection."""
-        # On a leash: should this process be killed while the worker is stopped, nobody would let it go on.
+        # On a leash: if this process were killed while the worker is stopped, nothing would continue it.
         words = (*leash(None), sys.executable, "-m", "rig.demo_services", "--worker", self._url)
         while True:
             worker = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)

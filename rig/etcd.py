@@ -124,7 +124,7 @@ class EtcdCluster:
     def ask(
         self, index: int, path: str, body: Mapping[str, Any] | None = None, token: str = ""
     ) -> Mapping[str, Any]:
-        """Ask a member in JSON, by the gateway that it has beside gRPC; as the one whom a token was given to."""
+        """Ask a member in JSON, by the gateway that it has beside gRPC; as the user of a token."""
         data = None if body is None else json.dumps(body).encode()
         who = {"Authorization": token} if token else {}
         request = urllib.request.Request(self._client_url(index) + path, data=data, headers=who)

@@ -70,7 +70,7 @@ def story(count: int) -> list[Event]:
 
 
 class Told:
-    """A follower that is told a story, from any place on, then nothing more."""
+    """A follower that gets a story, from any place on, then nothing more."""
 
     node, role, trouble = "here", "leader", ""
 
@@ -170,7 +170,7 @@ class File(SinkTarget):
 
 
 class Sqlite(SinkTarget):
-    """A file of SQLite, which somebody else may have locked."""
+    """A file of SQLite, which another connection may have locked."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "events.db"
@@ -233,7 +233,7 @@ class PostgresTarget(ServedTarget[Postgres]):
 
 
 class RedisTarget(ServedTarget[Redis]):
-    """A stream of Redis, which keeps what it was told."""
+    """A stream of Redis, which keeps what it got."""
 
     def __init__(self, folder: Path) -> None:
         self._server = Redis(folder, flags=("--appendonly", "yes", "--appendfsync", "always"))
@@ -354,7 +354,7 @@ class Receiver(SinkTarget):
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
-                """Nobody reads it."""
+                """It is not read."""
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -371,7 +371,7 @@ class KafkaTarget(SinkTarget):
         self.fresh()
 
     def fresh(self) -> None:
-        # It makes topics of four partitions when they are asked for.
+        # It creates topics of four partitions on demand.
         self._topic = f"locks-{secrets.token_hex(4)}"
         client = Producer({"bootstrap.servers": self._bootstrap, "log_level": 0})
         client.list_topics(self._topic, timeout=30)

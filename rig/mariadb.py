@@ -78,7 +78,7 @@ class MariaDB:
             self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections are accepted by the kernel, and nobody answers."""
+        """SIGSTOP: connections are accepted by the kernel, and never answered."""
         self._process.pause()
 
     def resume(self) -> None:

@@ -48,7 +48,7 @@ class FenceholdNode:
         # By the interpreter that runs this: the tests need no `fencehold` on the path.
         command = [*prefix, sys.executable, "-m", "fencehold.cli", "serve", "--engine", engine_url, "--node", name]
         command += ["--host", host, "--port", str(self.port)]
-        # Many nodes on one machine: HTTP is for those that are told a port of their own.
+        # Many nodes on one machine: HTTP is for those that get a port of their own.
         command += [] if "--http" in options else ["--no-http"]
         command += [] if host.startswith("127.") else ["--insecure"]
         self.process = Process(name, [*command, *options], folder, env={**_without_ours(), **(env or {})})
@@ -93,7 +93,7 @@ class FenceholdNode:
         return self.process.stop(seconds)
 
     def facts(self) -> dict[str, Any]:
-        """What it says of itself and of those who follow it (`NODE.LIST`); empty if it does not answer."""
+        """What it reports of itself and its standbys (`NODE.LIST`); empty if it does not answer."""
         with contextlib.suppress(OSError, hiredis.HiredisError):
             return dict(_ask(self.host, self.port, b"NODE.LIST"))
         return {}
@@ -141,7 +141,7 @@ class NodeGroup(Lasting):
         self.await_settled()
 
     def stop(self) -> None:
-        """Stop all of them; the leader last, so that nobody takes over only to be stopped."""
+        """Stop all of them; the leader last, so that no node takes over only to be stopped."""
         for node in self.nodes:
             node.resume()
         for node in sorted(self.nodes, key=lambda node: node.role() == "leader"):
@@ -160,7 +160,7 @@ class NodeGroup(Lasting):
         return found[0]
 
     def standbys(self) -> list[FenceholdNode]:
-        """Those that stand by just now."""
+        """The current standbys."""
         return [node for node, facts in self._facts() if facts.get("role") == "standby"]
 
     def await_settled(self, seconds: float = START_S) -> None:

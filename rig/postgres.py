@@ -97,7 +97,7 @@ class Postgres:
 
     def kill(self) -> None:
         """`kill -9` of the postmaster and of every process it started."""
-        # Stopped first, so that it starts no other meanwhile; its children would go on for a while without it.
+        # Stopped first, so that it starts no other meanwhile; its children would run for a while without it.
         self._process.pause()
         children = self._children()
         for pid in children:
@@ -112,7 +112,7 @@ class Postgres:
             self.start()
 
     def pause(self) -> None:
-        """SIGSTOP of all its processes: connections are accepted by the kernel, and nobody answers."""
+        """SIGSTOP of all its processes: connections are accepted by the kernel, and never answered."""
         self._process.pause()
         for pid in self._children():
             _signal(pid, signal.SIGSTOP)
@@ -235,7 +235,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process runs; one that ended and that nobody asked after does not."""
+    """Whether a process runs; one that ended and was not waited for does not."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -23,7 +23,7 @@ _taken: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on just now, and that was not given out here before."""
+    """A free port of loopback that was not given out here before."""
     while True:
         port = random.choice(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -47,7 +47,7 @@ def await_true(is_true: Callable[[], bool], what: str, seconds: float = START_S)
 
 
 def accepts(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether somebody listens there."""
+    """Whether a server listens there."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False

@@ -1,5 +1,5 @@
 """Redis on loopback: one server, several that know nothing of one another, or a master, its replica and three
-sentinels. Nothing is kept on disk unless it is asked for.
+sentinels. Nothing is kept on disk unless requested.
 """
 
 import contextlib

@@ -103,7 +103,7 @@ class ZookeeperEnsemble(Lasting):
         return [f"127.0.0.1:{port}" for port in ports]
 
     def url(self, root: str = "/fencehold") -> str:
-        """What an engine is told to find it by."""
+        """The URL for an engine."""
         scheme = "zookeeper" if self._tls is None else "zookeepers"
         return f"{scheme}://{','.join(self.endpoints)}{root}"
 

@@ -15,7 +15,7 @@ _LANE, _LEFT, _ACROSS = 34, 80, 800
 
 
 class Stretch(NamedTuple):
-    """What somebody did for a while."""
+    """What a worker did for a while."""
 
     who: str
     kind: str

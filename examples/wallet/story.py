@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Event(NamedTuple):
-    """What somebody did."""
+    """What a worker did."""
 
     at: float
     """In seconds."""
@@ -94,7 +94,7 @@ class Worker:
         self.process.stdin.flush()
 
     def stop(self) -> None:
-        """SIGSTOP. It goes on as soon as it wakes."""
+        """SIGSTOP. It continues as soon as it wakes."""
         self.process.send_signal(signal.SIGSTOP)
         self.go()
 

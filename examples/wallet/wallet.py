@@ -1,7 +1,7 @@
 """The wallet: a balance in a database, read and written in two transactions, as if there were work in between.
 
 A balance that is only debited needs neither lock nor fence: `UPDATE … SET balance = balance - 10` does it in one
-statement. This one stands for what cannot be done in one: between reading and writing, a provider is asked.
+statement. This one stands for what cannot be done in one: between reading and writing, a provider is called.
 """
 
 import sqlite3
@@ -38,10 +38,10 @@ class SqliteWallet:
             return self.balance()
 
     def write(self, hold: Hold, balance: int) -> None:
-        """Have this be the balance. Fenced, it is checked in the same transaction that nobody came since.
+        """Have this be the balance. Fenced, it is checked in the same transaction that there was no newer holder.
 
         Raises:
-            StaleFence: somebody did; nothing was written.
+            StaleFence: there was one; nothing was written.
         """
         with self._connection:
             if self._fenced:

@@ -14,7 +14,7 @@ from examples.wallet.wallet import NAME, Wallet, opened
 
 
 class Plan(NamedTuple):
-    """What a worker is told."""
+    """The options of a worker."""
 
     name: str
     url: str
@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     work_s: float
     ttl_s: float
     waits_in: int
-    """In this debit its work takes as long as it takes, until it is told on standard input; -1: in none."""
+    """In this debit its work takes as long as it takes, until a line on standard input; -1: in none."""
 
 
 def say(what: str, **more: object) -> None:
@@ -41,7 +41,7 @@ def debit(client: fencehold.Client, wallet: Wallet, plan: Plan, waits: bool) -> 
         with client.lock(NAME, timeout=15) as hold:
             balance = wallet.read(hold)
             say("reads", fence=hold.fence, balance=balance, waits=waits)
-            # Whatever takes time: a provider is asked, a report is made.
+            # Whatever takes time: a call to a provider, a report.
             sys.stdin.readline() if waits else time.sleep(plan.work_s)
             wallet.write(hold, balance - plan.amount)
             say("writes", fence=hold.fence, balance=balance - plan.amount)
