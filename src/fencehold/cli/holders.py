@@ -56,4 +56,4 @@ def unheld(view: dict[str, Any]) -> str:
 
 
 def _waiting(count: int) -> str:
-    return "nobody waits" if not count else "1 waits" if count == 1 else f"{count} wait"
+    return "no waiters" if not count else "1 waits" if count == 1 else f"{count} wait"

@@ -123,7 +123,7 @@ def _drawn(before: Frame, now: Frame, trouble: str = "") -> "RenderableType":
     head = Text.assemble(("fencehold top", "bold"), ("   q quits\n", "dim"), told)
     awaited = table(HEADERS, [row(name) for name in now.awaited], title="\nmost waited for")
     oldest = table(HEADERS, [row(name) for name in now.oldest], title="\nheld longest")
-    return Group(head, awaited if now.awaited else Text("\nnobody waits", "dim"), oldest)
+    return Group(head, awaited if now.awaited else Text("\nno waiters", "dim"), oldest)
 
 
 def _summary(before: Frame, now: Frame) -> str:

@@ -74,7 +74,7 @@ def test_what_is_not_known_is_null_rather_than_reckoned() -> None:
         "delayed_ms": 0,
         "kept": [],
     }
-    assert holding(view) == "held by nightly on web1 (pid 81) since unknown (4.2s), fence 7; nobody waits"
+    assert holding(view) == "held by nightly on web1 (pid 81) since unknown (4.2s), fence 7; no waiters"
 
 
 def test_an_event_names_the_client_and_who_broke_its_hold() -> None:
