@@ -19,7 +19,8 @@ from bench.samples import Figures
 from bench.servers import Fencehold
 from bench.wire import Wire
 from fencehold.observe.history.recorder import ROWS_PER_BATCH, who_of
-from fencehold.observe.history.store import HOLD, Bounds, Span, Store
+from fencehold.observe.history.span import HOLD, Span
+from fencehold.observe.history.store import Bounds, Store
 
 HOT = "hot"
 QUESTIONS = 200

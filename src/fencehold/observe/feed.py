@@ -46,7 +46,8 @@ from fencehold.observe.frames import (
     framed,
     read_told,
 )
-from fencehold.observe.history.store import Bounds, positions_in
+from fencehold.observe.history.schema import positions_in
+from fencehold.observe.history.store import Bounds
 from fencehold.observe.incidents import SLOW_APPEND_S
 from fencehold.observe.spans import SPANS_PER_S_MAX
 from fencehold.runtime.calendar import unix_ms

@@ -19,7 +19,7 @@ from fencehold.node.suspicion import Patience
 from fencehold.observe import feed as feeds
 from fencehold.observe.feed import Feed, Observing
 from fencehold.observe.frames import Entries, Said
-from fencehold.observe.history.store import positions_in
+from fencehold.observe.history.schema import positions_in
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
 from tests.unit.node.test_cluster import said

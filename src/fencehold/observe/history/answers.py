@@ -15,7 +15,8 @@ from typing import Any
 from fencehold.durations import shown
 from fencehold.locks.views import party
 from fencehold.observe.history.recorder import read_who
-from fencehold.observe.history.store import HOLD, WAIT, Gap, Span, Store
+from fencehold.observe.history.span import HOLD, WAIT, Gap, Span
+from fencehold.observe.history.store import Store
 
 COUNT_MAX = 1_000
 _MODES = {"X": "exclusive", "S": "shared", "P": "permit"}

@@ -17,7 +17,9 @@ from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied
 from fencehold.core.state import State
 from fencehold.observe.facts import Fact, What
-from fencehold.observe.history.store import HOLD, WAIT, Gap, Span, Store
+from fencehold.observe.history.lasting import EndOfHold
+from fencehold.observe.history.span import HOLD, WAIT, Gap, Span
+from fencehold.observe.history.store import Store
 
 ROWS_PER_BATCH = 5_000
 BATCH_S = 0.25
@@ -63,7 +65,7 @@ class Recorder:
         """Those that have ended, and are not written yet."""
         self._since: float | None = None
         """Since when something waits to be written."""
-        self._ended: list[tuple[str, int, int, str, str | None]] = []
+        self._ended: list[EndOfHold] = []
         """Ends of holds that are written."""
         self._ended_waits: list[tuple[int, int, str]] = []
         self._late: list[tuple[str, int, int]] = []
@@ -189,7 +191,7 @@ class Recorder:
     def _end_hold(self, name: str, fence: int, now: int, ended: str, by: str | None = None) -> None:
         span = self._holds.pop((name, fence), None)
         if span is None:
-            self._ended.append((name, fence, now, ended, by))
+            self._ended.append(EndOfHold(name, fence, now, ended, by))
         else:
             until = now if now > span[7] else span[7]
             self._done.append(_new(Span, (*span[:9], until, span[10], ended, by, None, 0, self.shard)))
@@ -267,12 +269,12 @@ class Recorder:
             store.know(session, who, self.shard)
         if self._first and not store.known_since:
             store.set_fact("known_since", self._first)
-        store.add(
-            (*self._done, *self._holds.values(), *(span for spans in self._waits.values() for span in spans))
-        )
-        store.end_all(self._ended)
-        for ended_wait in self._ended_waits:
-            store.end_wait(*ended_wait, self.shard)
+        spans = [*self._done, *store.end_holds(self._ended), *self._holds.values()]
+        for ticket, until, ended in self._ended_waits:
+            spans += store.end(store.waits_of(ticket, self.shard), until, ended)
+        for waits in self._waits.values():
+            spans += waits
+        store.add(spans)
         for late in self._late:
             store.note_late(*late)
         for session in self._closed:
@@ -284,8 +286,7 @@ class Recorder:
         """Begin anew with the state of a snapshot: what is held, awaited and alive in it."""
         self.flush()
         now = unix_ms_now(state) or 0
-        known = {(span.name, span.fence): number for number, span in self._open(HOLD)}
-        waits = {(span.name, span.ticket): number for number, span in self._open(WAIT)}
+        known = {_key(span): span for span in self.store.lasting(self.shard)}
         self.on_gap(state.position)
         self._now = now
         self._first = self._first or now
@@ -295,32 +296,24 @@ class Recorder:
             store.forget_all(self.shard)
             for session in state.sessions.values():
                 store.know(session.id, who_of(session.meta, session.principal), self.shard)
-            spans = [
-                span for span in _spans_in(state, store, self.shard) if not self._is_known(span, known, waits)
-            ]
-            store.add(spans)
-            for number in (*known.values(), *waits.values()):
-                store.end_unknown(number, now)
+            spans = [span for span in _spans_in(state, store, self.shard) if known.pop(_key(span), None) is None]
+            store.add([*spans, *store.end(known.values(), now, "unknown")])
             store.commit(store.position(self.shard), self.shard)
         except BaseException:
             store.rollback()
             raise
         self.flush()
 
-    def _open(self, what: int) -> list[tuple[int, Span]]:
-        return [(number, span) for number, span in self.store.open_spans(self.shard) if span.what == what]
-
-    @staticmethod
-    def _is_known(span: Span, known: dict[tuple[str, int], int], waits: dict[tuple[str, int], int]) -> bool:
-        if span.what == HOLD:
-            return known.pop((span.name, span.fence), None) is not None
-        return waits.pop((span.name, span.ticket), None) is not None
-
     def _last_known(self) -> int:
         return self.store.known_since
 
     def _clock(self) -> int:
         return int(time.time() * 1000)
+
+
+def _key(span: Span) -> tuple[int, str, int, int]:
+    """What tells a span of a shard from others that have not ended."""
+    return span.what, span.name, span.fence, span.ticket
 
 
 def _spans_in(state: State, store: Store, shard: int) -> list[Span]:

@@ -1,5 +1,6 @@
 """The history of holds: what is recorded, what is answered, and that it keeps its bound."""
 
+import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 from fencehold.core.commands import Break, Cancel, CloseSession
 from fencehold.observe.facts import facts_of
 from fencehold.observe.history.answers import history, instant
+from fencehold.observe.history.lasting import EndOfHold
 from fencehold.observe.history.recorder import Recorder
-from fencehold.observe.history.store import HOLD, Bounds, Span, Store, class_of, positions_in
+from fencehold.observe.history.schema import positions_in
+from fencehold.observe.history.span import HOLD, LONGER, WAIT, Span, class_of
+from fencehold.observe.history.store import Bounds, Store
 from tests.unit.observe.journaled import SHARED, START_MS, Story
 
 
@@ -152,7 +156,7 @@ def test_what_covers_an_instant_is_found_whether_it_lasted_for_moments_or_for_da
     store.commit(1)
     found = {span.fence for span in store.spans(HOLD, "a", START_MS, START_MS, 100)}
     assert found == {*range(1, 11), 50}
-    assert class_of(5, None) > class_of(5, 10**12)
+    assert [class_of(lasted) for lasted in (0, 64, 65, 10**12)] == [0, 0, 1, LONGER]
 
 
 def test_recorded_again_nothing_is_there_twice(tmp_path: Path) -> None:
@@ -275,13 +279,13 @@ def test_the_file_stays_within_its_bytes(tmp_path: Path) -> None:
     for number in range(400):
         name = f"{number:04d}" * 40
         story.release(one, story.acquire(one, name), name, elapsed_ms=1)
-    recorder = Recorder(Store(tmp_path / "h", Bounds(bytes_max=64 << 10)))
+    recorder = Recorder(Store(tmp_path / "h", Bounds(bytes_max=80 << 10)))
     tell(recorder, story)
     store = recorder.store
-    assert store.size_bytes > 64 << 10
+    assert store.size_bytes > 80 << 10
     for _ in range(4):
         store.keep_bound(START_MS)
-    assert store.size_bytes <= 64 << 10
+    assert store.size_bytes <= 80 << 10
     assert store.rows > 50
 
 
@@ -370,59 +374,113 @@ def test_a_gap_is_told_of_its_own_shard_only(tmp_path: Path) -> None:
     assert "positions 3 to 7 of shard 3" in gap["text"]
 
 
-def test_a_file_of_the_version_without_shards_goes_on(tmp_path: Path) -> None:
-    """What it has is the first shard's."""
+_OF_VERSION_2 = """
+CREATE TABLE facts (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE sessions (shard INTEGER NOT NULL, session INTEGER NOT NULL, who TEXT NOT NULL,
+    PRIMARY KEY (shard, session)) WITHOUT ROWID;
+CREATE TABLE gaps (first INTEGER NOT NULL, last INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL,
+    shard INTEGER NOT NULL);
+CREATE TABLE spans (id INTEGER PRIMARY KEY, what INTEGER NOT NULL, name TEXT NOT NULL, fence INTEGER NOT NULL,
+    mode TEXT NOT NULL, session INTEGER NOT NULL, who TEXT NOT NULL, owner TEXT NOT NULL, since INTEGER NOT NULL,
+    until INTEGER, class INTEGER NOT NULL, waited INTEGER, ended TEXT, by TEXT, late INTEGER,
+    ticket INTEGER NOT NULL, position INTEGER NOT NULL, shard INTEGER NOT NULL);
+CREATE INDEX spans_of_name ON spans (name, what, class, since);
+CREATE INDEX open_spans ON spans (id) WHERE until IS NULL;
+CREATE INDEX open_waits ON spans (shard, ticket) WHERE what = 1 AND until IS NULL;
+PRAGMA user_version = 2;
+"""
+_WITHOUT_SHARDS = """
+DROP INDEX open_waits;
+ALTER TABLE spans DROP COLUMN shard;
+ALTER TABLE gaps DROP COLUMN shard;
+CREATE INDEX open_waits ON spans (ticket) WHERE what = 1 AND until IS NULL;
+DROP TABLE sessions;
+CREATE TABLE sessions (session INTEGER PRIMARY KEY, who TEXT NOT NULL);
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_file_of_an_older_version_goes_on(tmp_path: Path, version: int) -> None:
+    """What had not ended is ended where it is; what has ended is found; without shards it is the first one's."""
     story = Story()
-    one = story.open("worker")
+    one, two = story.open("worker"), story.open("waiter")
+    first = story.acquire(one, "a")
+    story.release(one, first, "a", elapsed_ms=3)
     fence = story.acquire(one, "a")
-    recorded(story, tmp_path / "h").store.close()
-    with sqlite3.connect(tmp_path / "h") as db:
-        db.executescript(
-            "DROP INDEX open_waits; ALTER TABLE spans DROP COLUMN shard; ALTER TABLE gaps DROP COLUMN shard;"
-            "CREATE INDEX open_waits ON spans (ticket) WHERE what = 1 AND until IS NULL; DROP TABLE sessions;"
-            "CREATE TABLE sessions (session INTEGER PRIMARY KEY, who TEXT NOT NULL);"
-            f"INSERT INTO sessions VALUES ({one}, 'worker'); PRAGMA user_version = 1;"
-        )
-    db.close()
+    story.acquire(two, "a", elapsed_ms=1)
+    with contextlib.closing(sqlite3.connect(tmp_path / "h")) as db:
+        db.executescript(_OF_VERSION_2)
+        shared = ("X", one, "worker", "")
+        rows = [
+            (7, HOLD, "a", first, *shared, START_MS, START_MS + 3, 0, 0, "released", None, None, 0, 2, 0),
+            (8, HOLD, "a", fence, *shared, START_MS + 3, None, 6, 0, None, None, None, 0, 4, 0),
+            (9, WAIT, "a", 0, "X", two, "waiter", "", START_MS + 4, None, 6, None, None, None, None, 1, 5, 0),
+        ]
+        db.executemany(f"INSERT INTO spans VALUES ({', '.join('?' * 18)})", rows)
+        db.execute("INSERT INTO sessions VALUES (0, ?, 'worker')", (one,))
+        db.execute("INSERT INTO facts VALUES ('position', ?)", (story.machine.position,))
+        db.commit()
+        if version == 1:
+            db.executescript(_WITHOUT_SHARDS)
+            db.execute("INSERT INTO sessions VALUES (?, 'worker')", (one,))
+            db.commit()
     store = Store(tmp_path / "h")
     assert not store.was_damaged
+    assert store.rows == 3
     assert store.sessions() == {one: "worker"}
     story.told.clear()
     story.release(one, fence, "a", elapsed_ms=5)
     tell(Recorder(store), story, since=store.position())
-    (hold,) = history(store, "a", None, None, 10)["holds"]
-    assert (hold["ended"], hold["shard"], hold["held_ms"]) == ("released", 0, 5)
+    found = history(store, "a", None, None, 10)
+    assert [(hold["ended"], hold["shard"], hold["held_ms"]) for hold in found["holds"]] == [
+        (None, 0, None),
+        ("released", 0, 6),
+        ("released", 0, 3),
+    ]
+    assert [(wait["ended"], wait["waited_ms"]) for wait in found["waits"]] == [("acquired", 5)]
+    assert store.rows == 4
+    store.close()
+    assert Store(tmp_path / "h").rows == 4
 
 
-@pytest.mark.parametrize("has_stayed", [False, True])
-def test_holds_that_end_together_are_kept_as_if_they_ended_one_by_one(tmp_path: Path, has_stayed: bool) -> None:
-    """Whatever lasted how long, whether it is known, and whether something older than all else has stayed open."""
+def test_a_file_of_a_later_version_is_put_aside(tmp_path: Path) -> None:
+    """It is not written into: a new one is begun, and filled from the journal."""
+    Store(tmp_path / "h").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "h")) as db:
+        db.execute("PRAGMA user_version = 99")
+    assert Store(tmp_path / "h").was_damaged
+    assert (tmp_path / "h.damaged").exists()
+
+
+def test_holds_that_end_together_are_kept_as_if_they_ended_one_by_one(tmp_path: Path) -> None:
+    """However long they lasted, and whether they are known or not; the first end of one counts."""
     starts = [START_MS, *(START_MS + many for many in (0, 64, 65, 2_049, 70_000, 100))]
     holds = [Span(HOLD, f"n{at}", at + 1, "X", 1, "", "", since, at + 1) for at, since in enumerate(starts)]
-    ended = [
+    ends = [
         *(
-            (span.name, span.fence, START_MS + 66 * at, "expired", "who" if at % 2 else None)
+            EndOfHold(span.name, span.fence, START_MS + 66 * at, "expired", "who" if at % 2 else None)
             for at, span in enumerate(holds)
         ),
-        ("unknown", 7, START_MS, "expired", None),
-        ("n1", 99, START_MS, "expired", None),
+        EndOfHold("unknown", 7, START_MS, "expired", None),
+        EndOfHold("n1", 99, START_MS, "expired", None),
+        EndOfHold("n2", 3, START_MS + 10_000, "released", None),
     ]
     found = []
     for name in ("one by one", "together"):
-        store = Store(tmp_path / name, Bounds(rows_max=6 if has_stayed else 100))
+        store = Store(tmp_path / name)
         store.begin()
         store.add(holds)
         store.commit(len(holds))
-        store.prune(START_MS)
         store.begin()
-        if name == "together":
-            store.end_all(ended)
-        else:
-            for each in ended:
-                store.end(*each)
+        for part in [ends] if name == "together" else [[end] for end in ends]:
+            store.add(store.end_holds(part))
         store.commit(len(holds) + 1)
-        found.append((store._db.execute("SELECT * FROM spans ORDER BY name").fetchall(), store._last_id))
+        assert store.lasting() == []
+        assert store.rows == len(holds)
+        found.append([store.spans(HOLD, span.name, None, None, 10) for span in holds])
     assert found[0] == found[1]
-    rows, last = found[0]
-    assert len(rows) == len(holds)
-    assert last == len(holds) + has_stayed
+    assert [(span.until, span.ended, span.by) for (span,) in found[0]] == [
+        (max(span.since, START_MS + 66 * at), "expired", "who" if at % 2 else None)
+        for at, span in enumerate(holds)
+    ]

@@ -1,0 +1,156 @@
+"""Packed spans: what was written by the thousand is answered and dropped as if each had a row of its own."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencehold.observe.history.ended import PACKED_MIN
+from fencehold.observe.history.span import HOLD, WAIT, Span
+from fencehold.observe.history.store import Bounds, Store
+from tests.unit.observe.journaled import START_MS
+
+IN_ROWS = Bounds(rows_max=PACKED_MIN * 50 - 1)
+"""So few that a slice would be too much of it."""
+LASTING_MS = (0, 1, 5, 64, 65, 2_000, 2_049, 70_000, 3_000_000)
+
+
+def spans_of(count: int, *, since: int = START_MS, seed: int = 1) -> Iterator[Span]:
+    """Holds and waits of one hot name, some warm ones, and many that come once."""
+    lots = random.Random(seed)
+    for number in range(count):
+        kind = lots.random()
+        name = "hot" if kind < 0.3 else f"warm:{lots.randrange(20)}" if kind < 0.5 else f"näme:{seed}:{number}"
+        what = WAIT if lots.random() < 0.2 else HOLD
+        lasted = lots.choice(LASTING_MS) if lots.random() < 0.2 else lots.randrange(20)
+        began = since + number // 10
+        fence, ticket = (number + 1, 0) if what == HOLD else (0, number + 1)
+        who, shard = f"client {number % 7}", number % 3
+        more = (began + lasted, 3, "expired", None, None, ticket, shard)
+        yield Span(what, name, fence, "X", number % 7, who, "", began, number, *more)
+
+
+def written(store: Store, spans: list[Span], batch: int) -> Store:
+    for start in range(0, len(spans), batch):
+        store.begin()
+        store.add(spans[start : start + batch])
+        store.commit(start + batch)
+    return store
+
+
+def packed(store: Store) -> int:
+    return int(store._db.execute("SELECT coalesce(sum(rows), 0) FROM slices").fetchone()[0])
+
+
+def test_answers_are_the_same_whether_spans_are_packed_or_not(tmp_path: Path) -> None:
+    """At an instant, between two times, of all time; of names that come once or all the time; only the newest."""
+    spans = list(spans_of(9_000))
+    in_rows = written(Store(tmp_path / "rows", IN_ROWS), spans, 3_000)
+    in_packs = written(Store(tmp_path / "packs"), spans, 3_000)
+    assert packed(in_rows) == 0
+    assert 0.8 * len(spans) < packed(in_packs) < len(spans)
+    assert in_rows.rows == in_packs.rows == len(spans)
+    lots = random.Random(2)
+    ends = [span.until for span in spans if span.until is not None]
+    seen = 0
+    for span in [*lots.sample(spans, 150), *(span for span in spans if span.name == "hot")][:250]:
+        at = lots.choice((span.since, span.since - 1, lots.choice(ends)))
+        for since, until in ((at, at), (None, None), (at, at + 500), (None, at), (at, None)):
+            for count in (1, 10, 1_000):
+                found = in_packs.spans(span.what, span.name, since, until, count)
+                assert found == in_rows.spans(span.what, span.name, since, until, count)
+                seen += len(found)
+    assert seen > 10_000
+    assert in_packs.spans(HOLD, "unknown", None, None, 10) == []
+
+
+def test_the_past_of_all_slices_is_there_after_a_restart(tmp_path: Path) -> None:
+    """With how many spans there are, and the numbers of new ones behind those that are there."""
+    spans = list(spans_of(4_000))
+    written(Store(tmp_path / "h"), spans[:3_000], 1_000).close()
+    store = written(Store(tmp_path / "h"), spans[3_000:], 1_000)
+    assert store.rows == 4_000
+    known = [span for span in spans if span.name == "hot" and span.what == HOLD]
+    known.sort(key=lambda span: (span.since, span.position, span.fence), reverse=True)
+    assert store.spans(HOLD, "hot", None, None, 5_000) == known
+
+
+def test_a_late_release_is_noted_of_a_hold_that_is_packed(tmp_path: Path) -> None:
+    """Of that hold and of no other; one that is not known is passed over."""
+    spans = [span for span in spans_of(3_000) if span.what == HOLD]
+    store = written(Store(tmp_path / "h"), spans, 3_000)
+    late = [next(span for span in spans if span.name == name) for name in ("hot", "warm:3")]
+    store.begin()
+    for span in late:
+        store.note_late(span.name, span.fence, START_MS + 10**6)
+    store.note_late("hot", 10**6, START_MS)
+    store.note_late("unknown", 1, START_MS)
+    store.commit(3_001)
+    for span in late:
+        told = store.spans(HOLD, span.name, None, None, 5_000)
+        assert [(one.fence, one.late) for one in told if one.late] == [(span.fence, START_MS + 10**6)]
+        assert [one._replace(late=None) for one in told if one.late] == [span]
+
+
+def test_slices_go_as_a_whole_the_oldest_first(tmp_path: Path) -> None:
+    """In rows there is never more than the bound, and not much less; what is known begins behind what went."""
+    bounds = Bounds(rows_max=60_000)
+    store = Store(tmp_path / "h", bounds)
+    for batch in range(30):
+        since = START_MS + batch * 1_000
+        spans = [
+            Span(
+                HOLD, f"n{batch}.{at}", batch * 3_000 + at + 1, "X", 1, "", "", since, at, since + 5, 0, "released"
+            )
+            for at in range(3_000)
+        ]
+        written(store, spans, 3_000)
+        store.keep_bound(START_MS)
+        assert store.rows <= bounds.rows_max
+    assert store.rows >= bounds.rows_max - bounds.slice_spans_max
+    assert store.spans(HOLD, "n9.5", None, None, 10) == []
+    assert len(store.spans(HOLD, "n29.5", None, None, 10)) == 1
+    assert START_MS + 9_000 < store.known_since < START_MS + 12_000
+    rows = store.rows
+    store.close()
+    store = Store(tmp_path / "h", bounds)
+    assert store.rows == rows
+    store.keep_bound(START_MS + 40 * 86_400_000)
+    assert store.rows == 0
+    assert store._db.execute("SELECT count(*) FROM packs").fetchone() == (0,)
+
+
+def test_the_file_stays_within_its_bytes_with_slices(tmp_path: Path) -> None:
+    """What slices leave is given back."""
+    bounds = Bounds(bytes_max=8 << 20)
+    store = Store(tmp_path / "h", bounds)
+    for batch in range(30):
+        written(store, list(spans_of(4_000, since=START_MS + batch * 1_000, seed=batch)), 4_000)
+        store.keep_bound(START_MS)
+    assert store.size_bytes <= bounds.bytes_max
+    assert store.rows > 20_000
+
+
+def test_what_could_not_be_written_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that fails half-way leaves nothing."""
+    store = written(Store(tmp_path / "h"), list(spans_of(2_000)), 2_000)
+    store.begin()
+    store.add(list(spans_of(2_000, seed=2)))
+    assert store.rows == 4_000
+    store.rollback()
+    assert store.rows == 2_000
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store, "set_fact", full)
+    with pytest.raises(sqlite3.OperationalError):
+        store.keep_bound(START_MS + 40 * 86_400_000)
+    monkeypatch.undo()
+    assert store.rows == 2_000
+    written(store, list(spans_of(2_000, seed=2)), 2_000)
+    assert store.rows == 4_000
+    store.keep_bound(START_MS + 40 * 86_400_000)
+    assert store.rows == 0
