@@ -6,6 +6,7 @@ modes, reasons of refusals. What was answered from memory happened before, and i
 
 from collections import deque
 from enum import IntEnum
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from fencehold.core.commands import (
@@ -84,6 +85,11 @@ class Fact(NamedTuple):
 
 
 _new: Final = tuple.__new__
+# For every command: to look up a member of an enumeration takes ten times as long as a name of the module.
+_GRANTED: Final = What.GRANTED
+_RELEASED: Final = What.RELEASED
+_HOLD_ENDED: Final = What.HOLD_ENDED
+_OK: Final = Reason.OK
 _OP_OF: dict[type, str] = {
     Acquire: "acquire",
     Release: "release",
@@ -109,14 +115,11 @@ def operation_of(command: object) -> str:
 
 def facts_of(entry: Entry, applied: Applied) -> list[Fact]:
     """What an entry made happen: first by time, then by each command, the cause before what it caused."""
-    found: list[Fact] = []
     outcomes, notices = applied.outcomes, applied.notices
     if not notices and not applied.repeated:
-        for asked, outcome in zip(entry.commands, outcomes, strict=True):
-            fact = _of_command(asked, outcome)
-            if fact is not None:
-                found.append(fact)
-        return found
+        facts = starmap(_of_command, zip(entry.commands, outcomes, strict=True))
+        return [fact for fact in facts if fact is not None]
+    found: list[Fact] = []
     waiting, repeated = deque(notices), frozenset(applied.repeated)
     for index, command in enumerate((None, *entry.commands), -1):
         if command is not None and index not in repeated:
@@ -131,7 +134,7 @@ def facts_of(entry: Entry, applied: Applied) -> list[Fact]:
 def _of_command(command: Any, outcome: Any) -> Fact | None:
     kind = type(outcome)
     if kind is Granted and isinstance(command, Acquire):
-        return _of_acquire(What.GRANTED, command, outcome.fence, 0)
+        return _of_acquire(_GRANTED, command, outcome.fence, 0)
     if kind is Released:
         return _of_release(command, outcome)
     if kind is Queued:
@@ -149,8 +152,8 @@ def _of_acquire(what: What, command: Acquire, fence: int, ticket: int, more: Any
 
 
 def _of_release(command: Release, outcome: Released) -> Fact:
-    if outcome.reason is Reason.OK:
-        return _new(Fact, (What.RELEASED, command.session, command.names, command.fence, "", 0, "", "", None, ""))
+    if outcome.reason is _OK:
+        return _new(Fact, (_RELEASED, command.session, command.names, command.fence, "", 0, "", "", None, ""))
     # Those that carried the fence are free; the others are told why not.
     freed = tuple(name for name in command.names if name not in outcome.refused) if outcome.refused else ()
     refused = outcome.refused or command.names
@@ -206,15 +209,8 @@ def _of_notice(notice: Notice) -> Fact:
     if isinstance(notice, WaitEnded):
         return _of_wait(notice)
     if isinstance(notice, HoldEnded):
-        return Fact(
-            What.HOLD_ENDED,
-            notice.session,
-            (notice.name,),
-            notice.fence,
-            notice.owner,
-            detail=_ENDINGS[notice.ending],
-            more=notice.by,
-        )
+        whose = (_HOLD_ENDED, notice.session, (notice.name,), notice.fence, notice.owner)
+        return _new(Fact, (*whose, 0, "", _ENDINGS[notice.ending], notice.by, ""))
     how = _ENDINGS[notice.ending]
     return Fact(What.SESSION_ENDED, notice.session, detail=how, more=(notice.holds, notice.tickets, notice.meta))
 

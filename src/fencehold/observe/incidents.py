@@ -16,6 +16,7 @@ _NAMES_SHOWN = 5
 _PREFIX = "fencehold.server."
 KINDS = ("expired", "session_lost", "deadlock", "denied", "limit", "late", "slow_append")
 _LIMITS = {"limit", "queue_full"}
+_GRANTED, _RELEASED = What.GRANTED, What.RELEASED
 
 
 class Incidents:
@@ -44,6 +45,8 @@ class Incidents:
     def on_facts(self, facts: list[Fact], *, is_told: bool) -> None:
         """Something became durable; it is told by the node that leads."""
         for fact in facts:
+            if fact.what is _GRANTED or fact.what is _RELEASED:
+                continue
             handler = _HANDLERS.get(fact.what)
             if handler is not None and (is_told or handler is Incidents._opened):
                 handler(self, fact)

@@ -16,6 +16,8 @@ TEMPLATES_MAX = 200
 OTHER = "other"
 _KNOWN_MAX = 20_000
 """Names whose template is remembered, so that names in constant use are looked up and not matched again."""
+_DIGITS = "0123456789"
+_ENDS_OF_PREFIXES = frozenset(":/._")
 _FIELD = re.compile(r"\{[a-zA-Z_][a-zA-Z0-9_]*\}")
 
 
@@ -27,15 +29,27 @@ class Templates:
         self._declared = [(template, _pattern(template)) for template in declared]
         self._found: dict[str, None] = {}
         self._known: dict[str, str] = {}
+        self._of_prefix: dict[str, str] = {}
+        """Of a prefix with any number behind it."""
 
     def of(self, name: str) -> str:
         """The template of a name."""
+        prefix = name.rstrip(_DIGITS)
+        if prefix != name:
+            numbered = self._of_prefix.get(prefix)
+            if numbered is not None:
+                return numbered
         known = self._known.get(name)
         if known is None:
             known = self._admitted(self._matched(name))
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
             self._known[name] = known
+            if prefix != name and prefix[-1:] in _ENDS_OF_PREFIXES and not self._declared:
+                # What varies ends before such a sign, or begins behind it: another number is as good.
+                if len(self._of_prefix) >= _KNOWN_MAX:
+                    self._of_prefix.clear()
+                self._of_prefix[prefix] = known
         return known
 
     def _matched(self, name: str) -> str:

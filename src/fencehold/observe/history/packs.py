@@ -19,7 +19,7 @@ from fencehold.observe.history.span import NAME, SINCE, UNTIL, Span, newest_firs
 
 PACK_SPANS = 64
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[list[str | int | None]]).decode
+_decode = msgspec.msgpack.Decoder(list[Span]).decode
 _name, _since, _until = itemgetter(NAME), itemgetter(SINCE), itemgetter(UNTIL)
 _OF_NAME = (
     "SELECT number, first, last, since, until, spans FROM packs WHERE slice = ? AND first <= ? "
@@ -68,7 +68,7 @@ class Packs:
                 return
             # Most have it not: to look for its bytes takes a hundredth of what it takes to read them all.
             if first_at <= until and last_at >= since and needle in data:
-                for span in _read(data):
+                for span in _decode(data):
                     if span.name == name and span.since <= until and (span.until or 0) >= since:
                         yield span
 
@@ -79,7 +79,7 @@ class Packs:
             for number, first, last, _, _, data in self._db.execute(_OF_NAME, (slice_id, name)):
                 if last < name:
                     break
-                if needle in data and _notes_late(spans := _read(data), name, fence, late):
+                if needle in data and _notes_late(spans := _decode(data), name, fence, late):
                     self._db.execute(
                         "UPDATE packs SET spans = ? WHERE slice = ? AND first = ? AND number = ?",
                         (_encode(spans), slice_id, first, number),
@@ -96,10 +96,6 @@ class Packs:
             self._db.execute("DELETE FROM packs WHERE slice > ? AND slice <= ?", span)
             self._db.execute("DELETE FROM slices WHERE id > ? AND id <= ?", span)
         return int(gone)
-
-
-def _read(data: bytes) -> list[Span]:
-    return [Span(*row) for row in _decode(data)]  # type: ignore[arg-type]
 
 
 def _notes_late(spans: list[Span], name: str, fence: int, late: int) -> bool:

@@ -11,6 +11,7 @@
 
 import json
 import time
+from typing import Final, TypeAlias
 
 from fencehold.core.anchors import granted_unix_ms, queued_unix_ms, unix_ms_now
 from fencehold.core.machine import Machine
@@ -24,7 +25,12 @@ from fencehold.observe.history.store import Store
 ROWS_PER_BATCH = 5_000
 BATCH_S = 0.25
 _SEPARATOR = "\x1f"
-_new = tuple.__new__
+_new: Final = tuple.__new__
+# For every command: to look up a member of an enumeration takes ten times as long as a name of the module.
+_GRANTED: Final = What.GRANTED
+_RELEASED: Final = What.RELEASED
+_Begun: TypeAlias = tuple[str, int, str, int, str, str, int, int, int | None]
+"""Of a hold: name, fence, mode, session, who, owner, since, position, and how long it was waited for."""
 
 
 def who_of(meta: str, principal: str) -> str:
@@ -58,7 +64,7 @@ class Recorder:
         self.position = store.position(shard)
         self._has_past = self.position > 0
         """Whether anything of this shard was recorded before."""
-        self._holds: dict[tuple[str, int], Span] = {}
+        self._holds: dict[tuple[str, int], _Begun] = {}
         """Those that are not written yet, and have not ended."""
         self._waits: dict[int, list[Span]] = {}
         self._done: list[Span] = []
@@ -107,7 +113,14 @@ class Recorder:
         self._now = now = applied.unix_ms or 0
         self._first = self._first or now
         for fact in facts:
-            self._take(fact, now)
+            what = fact.what
+            if what is _GRANTED:
+                self._begin_holds(fact, now, fact.mode, 0)
+            elif what is _RELEASED:
+                for name in fact.names:
+                    self._end_hold(name, fact.fence, now, "released")
+            elif what in _RARE:
+                _RARE[what](self, fact, now)
         self._touch()
 
     def on_nothing(self, position: int) -> None:
@@ -115,16 +128,6 @@ class Recorder:
         if position > self.position:
             self.position = position
             self._touch()
-
-    def _take(self, fact: Fact, now: int) -> None:
-        what = fact.what
-        if what is What.GRANTED:
-            self._begin_holds(fact, now, fact.mode, 0)
-        elif what is What.RELEASED:
-            for name in fact.names:
-                self._end_hold(name, fact.fence, now, "released")
-        elif what in _RARE:
-            _RARE[what](self, fact, now)
 
     # Each kind that is rarer.
 
@@ -183,18 +186,15 @@ class Recorder:
 
     def _begin_holds(self, fact: Fact, now: int, mode: str, waited: int | None) -> None:
         session, fence, who = fact.session, fact.fence, self._who(fact.session)
-        # By what `Span` would call, here and at the end: this is done for every hold.
-        more = (fence, mode, session, who, fact.owner, now, self.position, None, waited, None, None, None, 0)
         for name in fact.names:
-            self._holds[name, fence] = _new(Span, (HOLD, name, *more, self.shard))
+            self._holds[name, fence] = name, fence, mode, session, who, fact.owner, now, self.position, waited
 
     def _end_hold(self, name: str, fence: int, now: int, ended: str, by: str | None = None) -> None:
-        span = self._holds.pop((name, fence), None)
-        if span is None:
+        begun = self._holds.pop((name, fence), None)
+        if begun is None:
             self._ended.append(EndOfHold(name, fence, now, ended, by))
         else:
-            until = now if now > span[7] else span[7]
-            self._done.append(_new(Span, (*span[:9], until, span[10], ended, by, None, 0, self.shard)))
+            self._done.append(_span_of(begun, self.shard, now, ended, by))
 
     def _close_wait(self, ticket: int, now: int, ended: str) -> list[Span]:
         spans = self._waits.pop(ticket, None)
@@ -269,7 +269,8 @@ class Recorder:
             store.know(session, who, self.shard)
         if self._first and not store.known_since:
             store.set_fact("known_since", self._first)
-        spans = [*self._done, *store.end_holds(self._ended), *self._holds.values()]
+        spans = [*self._done, *store.end_holds(self._ended)]
+        spans += [_span_of(begun, self.shard) for begun in self._holds.values()]
         for ticket, until, ended in self._ended_waits:
             spans += store.end(store.waits_of(ticket, self.shard), until, ended)
         for waits in self._waits.values():
@@ -309,6 +310,34 @@ class Recorder:
 
     def _clock(self) -> int:
         return int(time.time() * 1000)
+
+
+def _span_of(
+    begun: _Begun, shard: int, until: int | None = None, ended: str | None = None, by: str | None = None
+) -> Span:
+    name, fence, mode, session, who, owner, since, position, waited = begun
+    if until is not None and until < since:
+        until = since
+    terms = (
+        HOLD,
+        name,
+        fence,
+        mode,
+        session,
+        who,
+        owner,
+        since,
+        position,
+        until,
+        waited,
+        ended,
+        by,
+        None,
+        0,
+        shard,
+    )
+    # By what `Span` would call: this is done for every hold.
+    return _new(Span, terms)
 
 
 def _key(span: Span) -> tuple[int, str, int, int]:
