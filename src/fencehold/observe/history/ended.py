@@ -5,23 +5,20 @@ each. A slice has one number.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import closing
 
-from fencehold.observe.history.packs import Packs
+from fencehold.observe.history.packs import Kind, Packs
 from fencehold.observe.history.span import (
     CLASSES_MS,
     HOLD,
     LONGER,
-    SINCE,
-    UNTIL,
     Span,
     class_of,
 )
 
-PACKED_MIN = 512
-"""So many spans of a class, written at once, are packed: fewer would make more slices than they save rows."""
-_SLICE_SPANS_MAX = 8_192
+PACKED_MIN = 128
+"""So many spans of a kind, written at once, are packed. Where they are fewer there is time for a row each."""
 _COLUMNS = ", ".join(Span._fields)
 _INSERT = f"INSERT INTO spans ({_COLUMNS}, class, id) VALUES ({', '.join('?' * (len(Span._fields) + 2))})"
 _SELECT = (
@@ -42,10 +39,8 @@ class Ended:
     """Those in one file."""
 
     def __init__(self, db: sqlite3.Connection, pruned_to: int, slice_spans_max: int) -> None:
-        """`slice_spans_max`: a slice is dropped as a whole, so it is to be a small part of all that is kept."""
         self._db = db
-        self._packs = Packs(db)
-        self._slice_spans_max = min(_SLICE_SPANS_MAX, slice_spans_max)
+        self._packs = Packs(db, slice_spans_max)
         self.pruned_to = pruned_to
         """All rows and slices up to this number are gone."""
         self.last = max(pruned_to, self._number("max(id) FROM spans"), self._number("max(id) FROM slices"))
@@ -60,15 +55,16 @@ class Ended:
 
     def add(self, spans: list[Span]) -> None:
         self.count += len(spans)
-        for number, group in _by_class(spans):
-            if len(group) < PACKED_MIN or self._slice_spans_max < PACKED_MIN:
-                rows = ((*span, number, at) for at, span in enumerate(group, self.last + 1))
+        together = self._packs.slice_spans_max
+        for kind, group in _by_kind(spans):
+            if len(group) < PACKED_MIN or together < PACKED_MIN:
+                rows = ((*span, kind[1], number) for number, span in enumerate(group, self.last + 1))
                 self._db.executemany(_INSERT, rows)
                 self.last += len(group)
                 continue
-            for start in range(0, len(group), self._slice_spans_max):
+            for start in range(0, len(group), together):
                 self.last += 1
-                self._packs.add(self.last, group[start : start + self._slice_spans_max])
+                self._packs.add(self.last, kind, group[start : start + together])
 
     def note_late(self, name: str, fence: int, late: int) -> None:
         """A holder wanted to release a hold that had ended."""
@@ -116,14 +112,16 @@ class Ended:
         return found
 
 
-def _by_class(spans: list[Span]) -> Iterator[tuple[int, list[Span]]]:
-    """Spans by how long they lasted."""
-    lasted = [span[UNTIL] - span[SINCE] for span in spans]  # type: ignore[operator]
-    if lasted and max(lasted) <= CLASSES_MS[0]:
-        # Most are short.
-        yield 0, spans
-        return
-    groups: dict[int, list[Span]] = {}
-    for span, lasted_ms in zip(spans, lasted, strict=True):
-        groups.setdefault(class_of(lasted_ms), []).append(span)
-    yield from sorted(groups.items())
+def _by_kind(spans: list[Span]) -> Iterable[tuple[Kind, list[Span]]]:
+    """Holds and waits apart, and each by how long they lasted."""
+    groups: dict[Kind, list[Span]] = {}
+    short_ms = CLASSES_MS[0]
+    for span in spans:
+        lasted_ms = (span.until or 0) - span.since
+        # Nearly all are short.
+        kind = span.what, class_of(lasted_ms) if lasted_ms > short_ms else 0
+        group = groups.get(kind)
+        if group is None:
+            group = groups[kind] = []
+        group.append(span)
+    return sorted(groups.items())

@@ -21,7 +21,7 @@ _ENDED = (
 )
 """Holds with their ends: of each a name, a fence, when, how and by whom. The file is searched for each."""
 _ENDS_AT_ONCE = 128
-_name = itemgetter(NAME)
+_name_of_span, _name_of_end = itemgetter(NAME), itemgetter(0)
 
 
 class EndOfHold(NamedTuple):
@@ -44,7 +44,7 @@ class Lasting:
     def add(self, spans: list[Span]) -> None:
         self.count += len(spans)
         # Sorted, as they stand in the file.
-        self._db.executemany(_INSERT, sorted(spans, key=_name))
+        self._db.executemany(_INSERT, sorted(spans, key=_name_of_span))
 
     def of_name(self, what: int, name: str, until: int, count: int) -> list[Span]:
         """The newest that had begun at a time."""
@@ -66,10 +66,10 @@ class Lasting:
         first_ends: dict[tuple[str, int], EndOfHold] = {}
         for end in ends:
             first_ends.setdefault((end.name, end.fence), end)
-        keys = sorted(first_ends)
+        sorted_ends = sorted(first_ends.values(), key=_name_of_end)
         found: list[Span] = []
-        for start in range(0, len(keys), _ENDS_AT_ONCE):
-            part = [first_ends[key] for key in keys[start : start + _ENDS_AT_ONCE]]
+        for start in range(0, len(sorted_ends), _ENDS_AT_ONCE):
+            part = sorted_ends[start : start + _ENDS_AT_ONCE]
             marks = ", ".join(["(?, ?, ?, ?, ?)"] * len(part))
             values = [value for end in part for value in end]
             found += map(Span._make, self._db.execute(_ENDED.format(marks), values))

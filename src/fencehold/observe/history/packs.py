@@ -3,21 +3,28 @@
 A row of its own for each, and its place in an index of a million names, costs ten times what it takes to pack it
 with its neighbours. So what is written at once and has ended is a *slice*: sorted by name, and cut into packs.
 
-1. A slice is of spans of one class (`CLASSES_MS`) that were written together: it covers little more time than they
-   lasted, so few slices are looked at for an instant.
+1. A slice is of holds, or of waits, of one class (`CLASSES_MS`) that were written one after the other: it covers
+   little more time than they lasted, so few slices are looked at for an instant.
 2. In a slice packs are found by the first name in each: of one name there is one, or some that follow each other.
-3. A slice is dropped as a whole, in its turn.
+3. For all that ever happened to a name every slice is looked at. So that there are not many, four of one kind and
+   level become one of the next, until it would be too large.
+4. A slice is dropped as a whole, in its turn.
 """
 
 import sqlite3
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import TypeAlias
 
 import msgspec
 
-from fencehold.observe.history.span import NAME, SINCE, UNTIL, Span, newest_first
+from fencehold.observe.history.span import HOLD, NAME, SINCE, UNTIL, Span, newest_first
 
 PACK_SPANS = 64
+_MERGED = 4
+_SLICE_SPANS_MAX = 32_768
+Kind: TypeAlias = tuple[int, int]
+"""What spans of a slice are, holds or waits, and their class."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Span]).decode
 _name, _since, _until = itemgetter(NAME), itemgetter(SINCE), itemgetter(UNTIL)
@@ -30,11 +37,18 @@ _OF_NAME = (
 class Packs:
     """Those in one file."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, slice_spans_max: int) -> None:
+        """`slice_spans_max`: a slice is dropped as a whole, so it is to be a small part of all that is kept."""
         self._db = db
+        self.slice_spans_max = min(slice_spans_max, _SLICE_SPANS_MAX)
 
-    def add(self, slice_id: int, spans: list[Span]) -> None:
-        """Keep spans that have ended, all of one class; they are sorted."""
+    def add(self, slice_id: int, kind: Kind, spans: list[Span]) -> None:
+        """Keep spans of one kind that have ended, `slice_spans_max` at the most, behind all that are kept."""
+        self._insert(slice_id, kind, 0, spans)
+        self._merge(kind, 0)
+
+    def _insert(self, slice_id: int, kind: Kind, level: int, spans: list[Span]) -> None:
+        # Those of one name stay in their order, which is about that of time.
         spans.sort(key=_name)
         rows = []
         for number in range(0, len(spans), PACK_SPANS):
@@ -42,19 +56,35 @@ class Packs:
             since, until = min(map(_since, pack)), max(map(_until, pack))
             rows.append((slice_id, pack[0].name, number, pack[-1].name, since, until, _encode(pack)))
         since, until = min(row[4] for row in rows), max(row[5] for row in rows)
-        self._db.execute("INSERT INTO slices VALUES (?, ?, ?, ?)", (slice_id, len(spans), since, until))
+        values = (slice_id, *kind, level, len(spans), since, until)
+        self._db.execute("INSERT INTO slices VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         self._db.executemany("INSERT INTO packs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def _merge(self, kind: Kind, level: int) -> None:
+        asked = "SELECT id, rows FROM slices WHERE what = ? AND class = ? AND level = ? ORDER BY id DESC LIMIT ?"
+        found = self._db.execute(asked, (*kind, level, _MERGED)).fetchall()
+        if len(found) < _MERGED or sum(rows for _, rows in found) > self.slice_spans_max:
+            return
+        spans: list[Span] = []
+        for slice_id, _ in reversed(found):
+            for (data,) in self._db.execute("SELECT spans FROM packs WHERE slice = ?", (slice_id,)):
+                spans += _decode(data)
+            self._db.execute("DELETE FROM packs WHERE slice = ?", (slice_id,))
+            self._db.execute("DELETE FROM slices WHERE id = ?", (slice_id,))
+        self._insert(found[0][0], kind, level + 1, spans)
+        self._merge(kind, level + 1)
 
     def spans(self, what: int, name: str, since: int, until: int, count: int) -> list[Span]:
         """The newest of what covers any instant between two times, the newest first."""
         found: list[Span] = []
         slices = self._db.execute(
-            "SELECT id, until FROM slices WHERE until >= ? AND since <= ? ORDER BY until DESC", (since, until)
+            "SELECT id, until FROM slices WHERE what = ? AND until >= ? AND since <= ? ORDER BY until DESC",
+            (what, since, until),
         )
         for slice_id, newest in slices:
             if len(found) >= count and newest < found[count - 1].since:
                 break
-            more = [span for span in self._of_slice(slice_id, name, since, until) if span.what == what]
+            more = list(self._of_slice(slice_id, name, since, until))
             if more:
                 found.extend(more)
                 found.sort(key=newest_first, reverse=True)
@@ -75,7 +105,8 @@ class Packs:
     def note_late(self, name: str, fence: int, late: int) -> bool:
         """A holder wanted to release a hold that had ended; says whether it is here."""
         needle = _encode(name)
-        for (slice_id,) in self._db.execute("SELECT id FROM slices ORDER BY until DESC").fetchall():
+        slices = self._db.execute("SELECT id FROM slices WHERE what = ? ORDER BY until DESC", (HOLD,))
+        for (slice_id,) in slices.fetchall():
             for number, first, last, _, _, data in self._db.execute(_OF_NAME, (slice_id, name)):
                 if last < name:
                     break
@@ -100,7 +131,7 @@ class Packs:
 
 def _notes_late(spans: list[Span], name: str, fence: int, late: int) -> bool:
     for place, span in enumerate(spans):
-        if span.name == name and span.fence == fence and span.what == 0:
+        if span.name == name and span.fence == fence:
             spans[place] = span._replace(late=late)
             return True
     return False

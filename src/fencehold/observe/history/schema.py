@@ -47,7 +47,13 @@ CREATE INDEX lasting_waits ON lasting (shard, ticket) WHERE what = 1;
 """
 _PACKS = """
 CREATE TABLE slices (
-    id INTEGER PRIMARY KEY, rows INTEGER NOT NULL, since INTEGER NOT NULL, until INTEGER NOT NULL
+    id INTEGER PRIMARY KEY,
+    what INTEGER NOT NULL,
+    class INTEGER NOT NULL,
+    level INTEGER NOT NULL,
+    rows INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL
 );
 CREATE TABLE packs (
     slice INTEGER NOT NULL,
