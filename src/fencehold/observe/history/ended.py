@@ -13,6 +13,7 @@ from fencehold.observe.history.span import (
     CLASSES_MS,
     HOLD,
     LONGER,
+    NEWEST_FIRST,
     Span,
     class_of,
 )
@@ -23,7 +24,7 @@ _COLUMNS = ", ".join(Span._fields)
 _INSERT = f"INSERT INTO spans ({_COLUMNS}, class, id) VALUES ({', '.join('?' * (len(Span._fields) + 2))})"
 _SELECT = (
     f"SELECT {_COLUMNS} FROM spans WHERE name = ? AND what = ? AND class = ? AND since BETWEEN ? AND ? "
-    "AND until >= ? ORDER BY since DESC LIMIT ?"
+    f"AND until >= ? ORDER BY {NEWEST_FIRST} LIMIT ?"
 )
 _OLDEST = (
     "SELECT id, 1, until, since FROM spans WHERE id > ?1 "

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from fencehold.observe.history.span import HOLD, NAME, WAIT, Span
+from fencehold.observe.history.span import HOLD, NAME, NEWEST_FIRST, WAIT, Span
 
 _OF_ENDED = {"until", "ended", "by", "late"}
 _FIELDS = tuple(field for field in Span._fields if field not in _OF_ENDED)
@@ -48,7 +48,7 @@ class Lasting:
 
     def of_name(self, what: int, name: str, until: int, count: int) -> list[Span]:
         """The newest that had begun at a time."""
-        where = "WHERE name = ? AND what = ? AND since <= ? ORDER BY since DESC, position DESC, fence DESC LIMIT ?"
+        where = f"WHERE name = ? AND what = ? AND since <= ? ORDER BY {NEWEST_FIRST} LIMIT ?"
         return self._read(where, (name, what, until, count))
 
     def of_shard(self, shard: int) -> list[Span]:

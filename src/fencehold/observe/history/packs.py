@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from fencehold.observe.history.span import HOLD, NAME, SINCE, UNTIL, Span, newest_first
+from fencehold.observe.history.span import HOLD, NAME, SINCE, UNTIL, Span, age
 
 PACK_SPANS = 64
 _MERGED = 4
@@ -87,7 +87,7 @@ class Packs:
             more = list(self._of_slice(slice_id, name, since, until))
             if more:
                 found.extend(more)
-                found.sort(key=newest_first, reverse=True)
+                found.sort(key=age, reverse=True)
                 del found[count:]
         return found
 

@@ -4,6 +4,8 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 HOLD, WAIT = 0, 1
+NEWEST_FIRST = "since DESC, position DESC, fence DESC, ticket DESC"
+"""In SQL what `age` says, in reverse."""
 CLASSES_MS = (64, 2_048, 65_536, 2_097_152, 67_108_864)
 """Spans that have ended are filed by how long they lasted. Those of one class that cover an instant began no
 longer before it than the class lasts, so they are found without a look at all that ever happened to the name."""
@@ -56,6 +58,6 @@ def class_of(lasted_ms: int) -> int:
     return bisect_left(CLASSES_MS, lasted_ms)
 
 
-def newest_first(span: Span) -> tuple[int, int, int]:
-    """What spans are sorted by in answers, in reverse."""
-    return span.since, span.position, span.fence
+def age(span: Span) -> tuple[int, int, int, int]:
+    """What spans are sorted by; in answers in reverse, the newest first."""
+    return span.since, span.position, span.fence, span.ticket

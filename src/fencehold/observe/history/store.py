@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fencehold.observe.history import schema
 from fencehold.observe.history.ended import Ended
 from fencehold.observe.history.lasting import EndOfHold, Lasting
-from fencehold.observe.history.span import UNTIL, Gap, Span, newest_first
+from fencehold.observe.history.span import UNTIL, Gap, Span, age
 
 _PRUNED_AT_ONCE = 5_000
 _PRUNED_IN_TURN = 16
@@ -224,7 +224,7 @@ class Store:
         earliest, latest = -1 if since is None else since, 1 << 62 if until is None else until
         found = self._ended.spans(what, name, earliest, latest, count)
         found += self._lasting.of_name(what, name, latest, count)
-        found.sort(key=newest_first, reverse=True)
+        found.sort(key=age, reverse=True)
         return found[:count]
 
     def gaps(self, since: int | None, until: int | None, shards: Collection[int] = (0,)) -> list[Gap]:
