@@ -1,8 +1,8 @@
 """The history of holds: how soon a question about the past is answered with a million holds kept, and whether the
 file keeps its bound.
 
-A server is started on a history that was filled before: most of it of many names, some of one that all clients
-wants. Questions are put over the wire, as `fencehold history NAME --at TIME` puts them, and by that command.
+A server is started on a history that was filled before: most of it of many names, some of one that all
+clients want. Questions are put over the wire, as `fencehold history NAME --at TIME` puts them, and by that command.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _WHO = who_of('{"client": "worker-17", "host": "app-3", "pid": 4711}', "billing"
 
 
 def _hold(number: int, names: int) -> Span:
-    """One of many: each fifth of the contended name."""
+    """One of many: each fifth of the name that all clients want."""
     name = HOT if number % 5 == 0 else f"order:{number * 7_919 % names}"
     since = _START_MS + number * _EVERY_MS
     lasted = 5 if number % 50 else 60_000

@@ -6,7 +6,6 @@ modes, reasons of refusals. What was answered from memory happened before, and i
 
 from collections import deque
 from enum import IntEnum
-from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from fencehold.core.commands import (
@@ -117,8 +116,8 @@ def facts_of(entry: Entry, applied: Applied) -> list[Fact]:
     """What an entry made happen: first by time, then by each command, the cause before what it caused."""
     outcomes, notices = applied.outcomes, applied.notices
     if not notices and not applied.repeated:
-        facts = starmap(_of_command, zip(entry.commands, outcomes, strict=True))
-        return [fact for fact in facts if fact is not None]
+        pairs = zip(entry.commands, outcomes, strict=True)
+        return [fact for asked, outcome in pairs if (fact := _of_command(asked, outcome)) is not None]
     found: list[Fact] = []
     waiting, repeated = deque(notices), frozenset(applied.repeated)
     for index, command in enumerate((None, *entry.commands), -1):

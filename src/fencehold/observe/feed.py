@@ -127,7 +127,7 @@ class Feed:
         self._flushing: asyncio.TimerHandle | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        """Start it now: somebody asks."""
+        """Start it now: there is a question."""
         self._asked: dict[int, tuple[Reply, asyncio.TimerHandle]] = {}
         self._number = 0
         self._figures = b"{}"

@@ -38,7 +38,7 @@ class Entries(Struct, frozen=True, array_like=True, tag="entries"):
     """How long the appends took, where it led."""
     shard: int = 0
     dated: tuple[int, int] | None = None
-    """The logical time of the first of them, and the time of day when it was durable; None: nobody needs it."""
+    """The logical time of the first of them, and the time of day when it was durable; None: it is not needed."""
 
 
 class Began(Struct, frozen=True, array_like=True, tag="began"):

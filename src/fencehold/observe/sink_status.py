@@ -52,7 +52,7 @@ def _trouble(facts: dict[str, Any]) -> Any:
 def _told(folder: Path) -> list[dict[str, Any]]:
     try:
         if folder.stat().st_uid != os.getuid():
-            # In a folder for everybody, somebody else may have made it.
+            # In a folder that all users share, another may have made it.
             return []
         files = sorted(folder.glob("*.json"))[:_SINKS_MAX]
     except OSError:

@@ -65,7 +65,7 @@ class Tally:
                     key = ("fencehold_operations_total", operation, outcome, self.tier, listener, template)
                     self.counts[key] = self.counts.get(key, 0) + count
             if row.granted:
-                # They waited for nobody.
+                # They did not wait.
                 waits = self._histogram(("fencehold_acquire_wait_seconds", self.tier, template))
                 waits.add_many(0.0, row.granted)
             row.granted = row.released = 0

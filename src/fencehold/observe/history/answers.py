@@ -4,7 +4,7 @@ Remarks are made of what is shown:
 - *break*: an operator ended a hold.
 - *late_release*: a holder wanted to release what it had lost already, so it had worked on without it; or it held
   the name far longer than others do.
-- *overlap*: while it did so, somebody else had the name. A guard refuses its fence; without one, both wrote.
+- *overlap*: while it did so, another client had the name. A guard refuses its fence; without one, both wrote.
 - *gap*: something is not known.
 """
 
@@ -65,7 +65,7 @@ def instant(unix_ms: int | None) -> str | None:
 
 
 def _settled(store: Store, span: Span, held: list[int] | None, now: int) -> Span:
-    """A hold that has not ended as far as was recorded, and is held by nobody: it ended in a gap."""
+    """A hold that has not ended as far as was recorded, of a name that has no such holder: it ended in a gap."""
     if (
         span.until is not None
         or held is None

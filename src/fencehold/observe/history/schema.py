@@ -131,7 +131,7 @@ def connected(path: Path) -> sqlite3.Connection:
         OSError, sqlite3.OperationalError: it cannot be written.
         sqlite3.DatabaseError: it is damaged, of a later version, or something else.
     """
-    # Names and clients are not for everybody on this machine.
+    # Other users of this machine are not to read who locks what.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:

@@ -1,4 +1,4 @@
-"""Spans: times in which somebody held a name, or waited for it; and gaps, of which nothing is known."""
+"""Spans: times in which a client held a name, or waited for it; and gaps, of which nothing is known."""
 
 from bisect import bisect_left
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The store: spans of time in which somebody held a name, or waited for it, in an SQLite file with a bound.
+"""The store: spans of time in which a client held a name, or waited for it, in an SQLite file with a bound.
 
 1. What is written is written together with the position it came from, in one transaction: after a crash the store
    goes on from there, and nothing is in it twice.
@@ -151,7 +151,7 @@ class Store:
         self._db.execute("DELETE FROM gaps WHERE rowid <= (SELECT max(rowid) FROM gaps) - 1000")
 
     def know(self, session: int, who: str, shard: int = 0) -> None:
-        """A session is somebody's."""
+        """A session lives, and whose it is."""
         self.sessions(shard)[session] = who
         self._db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (shard, session, who))
 

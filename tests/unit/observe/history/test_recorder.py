@@ -199,7 +199,7 @@ def test_a_lost_history_is_filled_again_from_a_snapshot_and_the_entries_after_it
     assert found["remarks"] == []
 
 
-def test_what_ended_while_nobody_recorded_is_not_said_to_last(tmp_path: Path) -> None:
+def test_what_ended_while_the_recorder_was_away_is_not_said_to_last(tmp_path: Path) -> None:
     """A gap names the positions; what is open in the history and not in the snapshot after it ended in it."""
     story = Story()
     one = story.open("one")
@@ -218,7 +218,7 @@ def test_what_ended_while_nobody_recorded_is_not_said_to_last(tmp_path: Path) ->
     assert [hold["ended"] for hold in past(recorder, "b")["holds"]] == [None]
 
 
-def test_after_a_gap_what_nobody_holds_is_not_said_to_last(tmp_path: Path) -> None:
+def test_after_a_gap_what_is_not_held_any_more_is_not_said_to_last(tmp_path: Path) -> None:
     """Without a snapshot the machine itself is asked who holds the name now."""
     story = Story()
     one = story.open("one")
@@ -335,7 +335,7 @@ def _full(*_: object) -> None:
 
 
 def test_shards_share_a_file_and_nothing_else(tmp_path: Path) -> None:
-    """Sessions, tickets and positions are a shard's own: the same numbers in another one are somebody else."""
+    """Sessions, tickets and positions are a shard's own: the same numbers in another one are others."""
     store = Store(tmp_path / "h")
     stories = [Story(), Story()]
     for shard, story in enumerate(stories):
@@ -360,7 +360,7 @@ def test_shards_share_a_file_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_told_of_its_own_shard_only(tmp_path: Path) -> None:
-    """Who asks for a name of another shard has missed nothing."""
+    """Of a name of another shard nothing was missed."""
     store = Store(tmp_path / "h")
     for shard in (0, 3):
         story = Story()
