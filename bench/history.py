@@ -1,8 +1,8 @@
-"""The history of holds: how soon a question about the past is answered with a million holds kept, and whether the
-file keeps its bound.
+"""The history of holds: how soon a question about the past is answered with a million holds kept, whether the
+file keeps its bound, and what it costs to keep it.
 
-A server is started on a history that was filled before: most of it of many names, some of one that all
-clients want. Questions are put over the wire, as `fencehold history NAME --at TIME` puts them, and by that command.
+A server is started on a history that was filled before: most of it of many names, some of one that all clients
+want. Questions are put over the wire, as `fencehold history NAME --at TIME` puts them, and by that command.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from time import perf_counter_ns
 from bench import latency
 from bench.contest import Benchmark, Call, Contest, Contestant
 from bench.musts import at_most, median
+from bench.observed import observed
 from bench.samples import Figures
 from bench.servers import Fencehold
 from bench.wire import Wire
@@ -147,8 +148,10 @@ def build(quick: bool) -> Contest:
         {"count": many, "rows_max": 10 * many, "bytes_max": 64 * many},
         isolated=True,
     )
+    operations = {"operations": many, "rows_max": many // 2}
+    beside = Call("the observer, an operation", observed, operations, isolated=True)
     return Contest(
-        contestants=[asked, hot, Commanded(server), beyond, beyond_bytes],
+        contestants=[asked, hot, Commanded(server), beyond, beyond_bytes, beside],
         rounds=3,
         warmups=1,
         fixtures=[server],
@@ -157,6 +160,7 @@ def build(quick: bool) -> Contest:
             at_most("an answer about a hot name, p99", median(hot.name, "p99_ms"), 50, "ms"),
             at_most("rows, times the bound", median(beyond.name, "times_rows_max"), 1, "×"),
             at_most("bytes, times the bound", median(beyond_bytes.name, "times_bytes_max"), 1, "×"),
+            at_most("the observer, an operation", median(beside.name, "us"), 7, "µs"),
         ],
     )
 

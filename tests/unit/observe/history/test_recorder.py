@@ -179,6 +179,32 @@ def test_recorded_again_nothing_is_there_twice(tmp_path: Path) -> None:
     assert positions_in(tmp_path / "h") == {0: story.machine.position}
 
 
+def test_holds_that_are_packed_are_there_once_after_a_crash(tmp_path: Path) -> None:
+    """What was committed is passed over when it is told again, what was not is recorded then."""
+    story = Story()
+    one = story.open("one")
+    lasting = story.acquire(one, "lasting")
+    for number in range(400):
+        story.release(one, story.acquire(one, f"n{number % 150}"), f"n{number % 150}", elapsed_ms=1)
+    recorder = recorded(story, tmp_path / "h")
+    position = story.machine.position
+    story.release(one, lasting, "lasting", elapsed_ms=1)
+    for number in range(200):
+        story.release(one, story.acquire(one, f"n{number % 150}"), f"n{number % 150}", elapsed_ms=1)
+    for thing in story.told:
+        recorder.on_entry(thing.applied, facts_of(thing.entry, thing.applied))
+    # It ends here, before it has written the rest.
+    recorder.store.close()
+    again = Recorder(Store(tmp_path / "h"))
+    assert (again.position, again.store.rows) == (position, 401)
+    tell(again, story)
+    assert again.store.rows == 601
+    assert [hold["ended"] for hold in past(again, "lasting")["holds"]] == ["released"]
+    found = [hold["fence"] for number in range(150) for hold in past(again, f"n{number}")["holds"]]
+    assert len(found) == len(set(found)) == 600
+    assert past(again, "n0")["remarks"] == []
+
+
 def test_a_lost_history_is_filled_again_from_a_snapshot_and_the_entries_after_it(tmp_path: Path) -> None:
     """With who holds and waits in the snapshot, since when, and who they are."""
     story = Story()
