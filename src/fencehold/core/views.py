@@ -149,7 +149,8 @@ def names_by_session(state: State, count_max: int) -> Iterator[list[str]]:
             # What it held is free, delayed or kept by now, or went to a waiter.
             continue
         awaited = (name for waiter in session.waiters.values() for name in waiter.ask.names)
-        names = [*(hold.name for hold in session.all_holds()), *awaited]
+        # By keys: reading the names from thousands of holds would take ten times as long, in one go.
+        names = [*session.settled, *session.fresh, *(name for _, name in session.shares), *awaited]
         yield from _portions(names, count_max)
     # Last: what a session had that ended before its turn came is here, if anywhere.
     yield from _portions([*state.delays, *state.kept], count_max)

@@ -27,7 +27,7 @@ from fencehold.core.outcomes import Applied, Granted, Queued
 from fencehold.core.state import State
 from fencehold.core.views import all_in_use, all_names, in_use, in_use_count_max, names_by_session
 
-_BUCKET_MAX = 1_024
+_BUCKET_MAX = 256
 """Names in one bucket: what a page sorts again, and what is scanned when a bucket is full."""
 
 WAITING_MAX = 1_024
@@ -35,7 +35,7 @@ WAITING_MAX = 1_024
 FEW_NAMES = 1_024
 """A state with no more names than these is indexed on the spot: in less than a millisecond, once."""
 
-SLICE_NAMES = 512
+SLICE_NAMES = 192
 """How many names, or sessions without any, are taken in at a time otherwise: a third of a millisecond of work."""
 
 _TIDY_NAMES = SLICE_NAMES

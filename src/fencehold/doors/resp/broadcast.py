@@ -32,7 +32,7 @@ from fencehold.node.prefixes import Prefixes
 from fencehold.runtime.clock import Clock, MonotonicClock
 
 _WINDOW_MS = 2.0
-_GO_MS = 0.5
+_GO_MS = 0.2
 _SHARE = 0.25
 
 _WRITE_MS = 0.01
@@ -42,7 +42,7 @@ _WRITE_KB_MS = 0.0002
 _KEPT_BYTES_MAX = 16 << 20
 """Of waves that some member has still to take."""
 
-_READ_STEPS = 32
+_READ_STEPS = 16
 """Events, or runs of unwanted names, read in one step by a member that reads the past."""
 
 Later: TypeAlias = Callable[[float, Callable[[], None]], None]
@@ -226,7 +226,8 @@ class Broadcast:
                 is_behind = True
                 break
         took_ms = self._now_ms() - begun_ms + self._written_ms
-        self._next_at_ms = begun_ms + max(_WINDOW_MS, took_ms / _SHARE)
+        pause_ms = took_ms / _SHARE
+        self._next_at_ms = begun_ms + (pause_ms if is_behind else max(_WINDOW_MS, pause_ms))
         if is_behind:
             self.wake()
 
