@@ -105,9 +105,10 @@ class Store:
         self._positions[shard] = position
 
     def rollback(self) -> None:
+        # A file that is full may have ended it already.
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-            self._lasting.count, self._ended.count, self._ended.last = self._before
+        self._lasting.count, self._ended.count, self._ended.last = self._before
 
     def set_fact(self, key: str, value: int) -> None:
         self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))

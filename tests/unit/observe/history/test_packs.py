@@ -170,3 +170,25 @@ def test_what_could_not_be_written_is_not_counted(tmp_path: Path, monkeypatch: p
     assert store.rows == 4_000
     store.keep_bound(START_MS + 40 * 86_400_000)
     assert store.rows == 0
+
+
+def test_what_sqlite_takes_back_by_itself_is_not_counted(tmp_path: Path) -> None:
+    """A file that is full ends the transaction before anyone says so: what is kept is not dropped for that."""
+    store = written(Store(tmp_path / "h"), list(spans_of(2_000)), 2_000)
+    pages = int(store._db.execute("PRAGMA page_count").fetchone()[0])
+    store._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    store.begin()
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        _add_bit_by_bit(store, [span for seed in range(2, 12) for span in spans_of(1_000, seed=seed)])
+    assert not store._db.in_transaction
+    store.rollback()
+    assert store.rows == 2_000
+    store.close()
+    assert Store(tmp_path / "h").rows == 2_000
+
+
+def _add_bit_by_bit(store: Store, spans: list[Span]) -> None:
+    """Fewer at once than are packed, of which some last."""
+    for start in range(0, len(spans), 100):
+        bit = spans[start : start + 100]
+        store.add([span if at % 4 else span._replace(until=None) for at, span in enumerate(bit)])
