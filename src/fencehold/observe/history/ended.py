@@ -39,9 +39,9 @@ _NOTE_LATE = (
 class Ended:
     """Those in one file."""
 
-    def __init__(self, db: sqlite3.Connection, pruned_to: int, slice_spans_max: int) -> None:
+    def __init__(self, db: sqlite3.Connection, pruned_to: int, packs: Packs) -> None:
         self._db = db
-        self._packs = Packs(db, slice_spans_max)
+        self._packs = packs
         self.pruned_to = pruned_to
         """All rows and slices up to this number are gone."""
         self.last = max(pruned_to, self._number("max(id) FROM spans"), self._number("max(id) FROM slices"))

@@ -7,7 +7,7 @@ with its neighbours. So what is written at once and has ended is a *slice*: sort
    little more time than they lasted, so few slices are looked at for an instant.
 2. In a slice packs are found by the first name in each: of one name there is one, or some that follow each other.
 3. For all that ever happened to a name every slice is looked at. So that there are not many, four of one kind and
-   level become one of the next, until it would be too large.
+   level become one of the next, until it would be too large, or of too long a time.
 4. A slice is dropped as a whole, in its turn.
 """
 
@@ -28,6 +28,7 @@ Kind: TypeAlias = tuple[int, int]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Span]).decode
 _name, _since, _until = itemgetter(NAME), itemgetter(SINCE), itemgetter(UNTIL)
+_NEWEST = "SELECT id, rows, until FROM slices WHERE what = ? AND class = ? AND level = ? ORDER BY id DESC LIMIT ?"
 _OF_NAME = (
     "SELECT number, first, last, since, until, spans FROM packs WHERE slice = ? AND first <= ? "
     "ORDER BY first DESC, number DESC"
@@ -37,10 +38,14 @@ _OF_NAME = (
 class Packs:
     """Those in one file."""
 
-    def __init__(self, db: sqlite3.Connection, slice_spans_max: int) -> None:
-        """`slice_spans_max`: a slice is dropped as a whole, so it is to be a small part of all that is kept."""
+    def __init__(self, db: sqlite3.Connection, slice_spans_max: int, merged_ms_max: int) -> None:
+        """A slice is dropped as a whole, so it is to be a small part of all that is kept: in spans, and in time.
+
+        `merged_ms_max`: slices become one only if they ended within such a time.
+        """
         self._db = db
         self.slice_spans_max = min(slice_spans_max, _SLICE_SPANS_MAX)
+        self._merged_ms_max = merged_ms_max
 
     def add(self, slice_id: int, kind: Kind, spans: list[Span]) -> None:
         """Keep spans of one kind that have ended, `slice_spans_max` at the most, behind all that are kept."""
@@ -61,12 +66,15 @@ class Packs:
         self._db.executemany("INSERT INTO packs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def _merge(self, kind: Kind, level: int) -> None:
-        asked = "SELECT id, rows FROM slices WHERE what = ? AND class = ? AND level = ? ORDER BY id DESC LIMIT ?"
-        found = self._db.execute(asked, (*kind, level, _MERGED)).fetchall()
-        if len(found) < _MERGED or sum(rows for _, rows in found) > self.slice_spans_max:
+        found = self._db.execute(_NEWEST, (*kind, level, _MERGED)).fetchall()
+        if len(found) < _MERGED or sum(rows for _, rows, _ in found) > self.slice_spans_max:
+            return
+        ends = [until for _, _, until in found]
+        if max(ends) - min(ends) > self._merged_ms_max:
+            # Of quiet days: the oldest would be kept for as long as the newest.
             return
         spans: list[Span] = []
-        for slice_id, _ in reversed(found):
+        for slice_id, _, _ in reversed(found):
             for (data,) in self._db.execute("SELECT spans FROM packs WHERE slice = ?", (slice_id,)):
                 spans += _decode(data)
             self._db.execute("DELETE FROM packs WHERE slice = ?", (slice_id,))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fencehold.observe.history import schema
 from fencehold.observe.history.ended import Ended
 from fencehold.observe.history.lasting import EndOfHold, Lasting
+from fencehold.observe.history.packs import Packs
 from fencehold.observe.history.span import UNTIL, Gap, Span, age
 
 _PRUNED_AT_ONCE = 5_000
@@ -22,6 +23,8 @@ _PRUNED_IN_TURN = 16
 _VACUUMED_PAGES = 4_096
 _DAY_MS = 86_400_000
 _SLICES_MIN = 50
+_MERGED_PARTS = 100
+"""A slice is merged four times at the most: nothing is kept for more than a twenty-fifth longer than it may be."""
 _SPAN_BYTES = 128
 """About what a packed span takes."""
 
@@ -37,6 +40,11 @@ class Bounds(NamedTuple):
     def slice_spans_max(self) -> int:
         """How many spans may be dropped where one is too many."""
         return min(self.rows_max, self.bytes_max // _SPAN_BYTES) // _SLICES_MIN
+
+    @property
+    def merged_ms_max(self) -> int:
+        """Of how long a time slices become one: a slice is kept as long as what in it ended last."""
+        return self.days_max * _DAY_MS // _MERGED_PARTS
 
 
 class Store:
@@ -66,7 +74,8 @@ class Store:
     def _open(self) -> None:
         self._db = db = schema.connected(self.path)
         self._lasting = Lasting(db)
-        self._ended = Ended(db, self._fact("pruned_to"), self.bounds.slice_spans_max)
+        packs = Packs(db, self.bounds.slice_spans_max, self.bounds.merged_ms_max)
+        self._ended = Ended(db, self._fact("pruned_to"), packs)
         self._positions = schema.positions(db)
         self._sessions: dict[int, dict[int, str]] = {}
         for shard, session, who in db.execute("SELECT shard, session, who FROM sessions"):

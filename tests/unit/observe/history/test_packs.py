@@ -192,3 +192,21 @@ def _add_bit_by_bit(store: Store, spans: list[Span]) -> None:
     for start in range(0, len(spans), 100):
         bit = spans[start : start + 100]
         store.add([span if at % 4 else span._replace(until=None) for at, span in enumerate(bit)])
+
+
+def test_slices_of_quiet_nights_do_not_outlive_their_days(tmp_path: Path) -> None:
+    """What is written together once in a night does not become one with what is weeks older."""
+    store, day = Store(tmp_path / "h", Bounds(days_max=30)), 86_400_000
+    for night in range(70):
+        now = START_MS + night * day
+        spans = [
+            Span(
+                HOLD, f"n{night}.{at}", night * 1_000 + at + 1, "X", 1, "", "", now, night, now + 5, 0, "released"
+            )
+            for at in range(400)
+        ]
+        written(store, spans, 200)
+        store.keep_bound(now)
+        (oldest,) = store._db.execute("SELECT min(since) FROM slices").fetchone()
+        assert now - oldest <= 31 * day
+    assert store.rows >= 30 * 400
