@@ -109,7 +109,8 @@ DROP TABLE sessions_of_version_1;
 DROP INDEX open_waits;
 CREATE INDEX open_waits ON spans (shard, ticket) WHERE what = 1 AND until IS NULL;
 """,
-    # What had not ended stood among what had.
+    # What had not ended stood among what had. What ended in a gap kept its number though those behind it were
+    # dropped, and would never go itself.
     3: f"""
 {_LASTING}
 {_PACKS}
@@ -117,6 +118,8 @@ INSERT OR REPLACE INTO lasting
     SELECT name, what, fence, ticket, shard, position, mode, session, who, owner, since, waited
     FROM spans WHERE until IS NULL;
 DELETE FROM spans WHERE until IS NULL;
+UPDATE spans SET id = id + (SELECT max(id) FROM spans) + (SELECT value FROM facts WHERE key = 'pruned_to')
+    WHERE id <= (SELECT value FROM facts WHERE key = 'pruned_to');
 DROP INDEX open_spans;
 DROP INDEX open_waits;
 """,

@@ -470,6 +470,23 @@ def test_a_file_of_an_older_version_goes_on(tmp_path: Path, version: int) -> Non
     assert Store(tmp_path / "h").rows == 4
 
 
+def test_what_an_older_version_would_never_drop_goes_in_its_turn(tmp_path: Path) -> None:
+    """It left numbers behind that are no newer than those that it had dropped, of what ended in a gap."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "h")) as db:
+        db.executescript(_OF_VERSION_2)
+        shared = ("X", 1, "worker", "", START_MS, START_MS + 3)
+        rows = [
+            (number, HOLD, "a", number, *shared, LONGER, 0, "unknown", None, None, 0, 2, 0) for number in (7, 120)
+        ]
+        db.executemany(f"INSERT INTO spans VALUES ({', '.join('?' * 18)})", rows)
+        db.execute("INSERT INTO facts VALUES ('pruned_to', 100)")
+        db.commit()
+    store = Store(tmp_path / "h")
+    assert store.rows == len(store.spans(HOLD, "a", None, None, 10)) == 2
+    store.keep_bound(START_MS + 31 * 86_400_000)
+    assert store.rows == len(store.spans(HOLD, "a", None, None, 10)) == 0
+
+
 def test_a_file_of_a_later_version_is_put_aside(tmp_path: Path) -> None:
     """It is not written into: a new one is begun, and filled from the journal."""
     Store(tmp_path / "h").close()
