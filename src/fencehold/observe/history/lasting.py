@@ -10,7 +10,7 @@ from fencehold.observe.history.span import HOLD, NAME, NEWEST_FIRST, WAIT, Span
 _OF_ENDED = {"until", "ended", "by", "late"}
 _FIELDS = tuple(field for field in Span._fields if field not in _OF_ENDED)
 _PLACES = ", ".join(f"?{place}" for place, field in enumerate(Span._fields, 1) if field in _FIELDS)
-_INSERT = f"INSERT OR REPLACE INTO lasting ({', '.join(_FIELDS)}) VALUES ({_PLACES})"
+_INTO = f"INTO lasting ({', '.join(_FIELDS)}) VALUES ({_PLACES})"
 _SELECT = f"SELECT {', '.join('NULL' if field in _OF_ENDED else field for field in Span._fields)} FROM lasting"
 _DELETE = "DELETE FROM lasting WHERE name = ? AND what = ? AND fence = ?"
 _DELETE_ONE = "DELETE FROM lasting WHERE name = ? AND what = ? AND fence = ? AND ticket = ? AND shard = ?"
@@ -42,9 +42,13 @@ class Lasting:
         self.count: int = db.execute("SELECT count(*) FROM lasting").fetchone()[0]
 
     def add(self, spans: list[Span]) -> None:
-        self.count += len(spans)
         # Sorted, as they stand in the file.
-        self._db.executemany(_INSERT, sorted(spans, key=_name_of_span))
+        rows = sorted(spans, key=_name_of_span)
+        added = self._db.executemany(f"INSERT OR IGNORE {_INTO}", rows).rowcount if rows else 0
+        if added < len(rows):
+            # A journal that was restored tells them again.
+            self._db.executemany(f"INSERT OR REPLACE {_INTO}", rows)
+        self.count += added
 
     def of_name(self, what: int, name: str, until: int, count: int) -> list[Span]:
         """The newest that had begun at a time."""
@@ -81,8 +85,7 @@ class Lasting:
         """Take out these, which have ended at a time."""
         taken = [span._replace(until=max(until, span.since), ended=ended) for span in spans]
         keys = ((span.name, span.what, span.fence, span.ticket, span.shard) for span in taken)
-        self._db.executemany(_DELETE_ONE, keys)
-        self.count -= len(taken)
+        self.count -= max(0, self._db.executemany(_DELETE_ONE, keys).rowcount)
         return taken
 
     def _read(self, where: str, values: tuple[Any, ...]) -> list[Span]:

@@ -273,6 +273,25 @@ def test_a_journal_restored_from_a_copy_is_recorded_from_its_beginning(tmp_path:
     assert len(found["holds"]) == 6
 
 
+def test_a_hold_that_is_recorded_again_is_counted_once(tmp_path: Path) -> None:
+    """A journal that was restored tells it a second time, at the same position; it may end there, or last."""
+    story = Story()
+    one = story.open("one")
+    story.acquire(one, "lasts")
+    fence = story.acquire(one, "ends")
+    recorder = recorded(story, tmp_path / "h")
+    told = list(story.told)
+    recorder.on_began(1, 0, b"")
+    tell(recorder, story)
+    story.told.clear()
+    assert recorder.store.rows == 2
+    story.release(one, fence, "ends")
+    tell(recorder, story, since=len(told))
+    assert recorder.store.rows == 2
+    recorder.store.close()
+    assert Store(tmp_path / "h").rows == 2
+
+
 def test_the_bound_is_kept_and_what_lasts_is_not_dropped(tmp_path: Path) -> None:
     """In rows, in days and in bytes: the oldest go, but for what has not ended; that goes in its turn."""
     story = Story()
