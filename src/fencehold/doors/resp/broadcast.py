@@ -4,9 +4,10 @@
    are watched at all. If so, it is made an event once and encoded once; the bytes go to all its watchers.
 2. By position, each once: a connection gets events in the order they happened, and once, though several of its
    prefixes match.
-3. Watching yields to commands. After a quiet time events are sent at once, otherwise once in `_WINDOW_MS`. One go
-   takes `_GO_MS`, and the next one waits so long that watching takes no more than `_SHARE` of the time of the
-   loop. A go is short, as a command may have to wait for a whole one.
+3. Watching yields to commands. After a quiet time events are sent at once, otherwise once in `_WINDOW_MS`, or
+   sooner while something is left to send. One go takes `_GO_MS`, and the next one waits so long that watching
+   takes no more than `_SHARE` of the time of the loop. A go is short, as a command may have to wait for a whole
+   one.
 4. Watchers are isolated. Groups, late members and members that read the past take turns, one small step each: a
    crowd that watches everything delays itself, and a watcher that does not read delays no other.
 5. Where there is a policy, each watcher is sent what it may hear of, by the newest durable policy at the time of
