@@ -10,7 +10,7 @@ from typing import Any
 from hiredis import ProtocolError
 
 from fencehold.client.direct.driver import TICK_S, LineDriver
-from fencehold.client.direct.line import NOW
+from fencehold.client.direct.spin import NOW
 from fencehold.client.direct.turns import RECEIVED, RECEIVING, SENDING, SENT, Call
 from fencehold.client.protocol import single_request
 from fencehold.client.protocol.session import NOTHING

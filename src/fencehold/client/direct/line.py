@@ -3,7 +3,8 @@
 1. To the driver it is a transport, and all it does as one is done on the loop's thread.
 2. The loop listens on it by an epoll of its own inside the loop's (the *ear*). A caller that reads by itself
    disables it, so that the reply does not wake up the loop. A disconnect is still reported.
-3. The socket blocks callers that read, for at most `PATIENCE_S`; the loop's thread never reads or writes so.
+3. The socket blocks callers that read, for at most `PATIENCE_S`, most of them after they have spun a little
+   (`spin`); the loop's thread never reads or writes so.
 4. TLS is applied in memory, by the thread whose turn it is.
 """
 
@@ -16,13 +17,12 @@ from typing import Any
 
 from hiredis import Reader
 
+from fencehold.client.direct.spin import NOW, spinning
 from fencehold.client.direct.turns import PATIENCE_S, Turns
 from fencehold.client.driver import Connection
 from fencehold.client.protocol.session import NOTHING
 from fencehold.drivers.address import Endpoint
 
-NOW = getattr(socket, "MSG_DONTWAIT", 0)
-"""The flag for calls that do not block."""
 AT_ONCE_BYTES = 65_536
 IS_KNOWN_HERE = hasattr(select, "epoll") and NOW != 0
 """Whether this system has what is needed."""
@@ -127,7 +127,7 @@ class Line:
     ) -> None:
         self.socket = sock
         self.tls = tls
-        self.send, self.receive = sock.send, sock.recv
+        self.send, self.receive = sock.send, spinning(sock.recv)
         self.renew_reader()
         self.is_heard = True
         self._turns, self._loop, self._connection = turns, loop, connection
@@ -215,7 +215,7 @@ class Line:
             if self._is_closed:
                 return
             try:
-                data = self.receive(AT_ONCE_BYTES, NOW)
+                data = self.socket.recv(AT_ONCE_BYTES, NOW)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
