@@ -19,7 +19,8 @@ from fencehold.client.direct.exchange import Exchange
 from fencehold.client.direct.line import IS_KNOWN_HERE
 from fencehold.client.direct.turns import Call
 from fencehold.client.protocol.requests import Acquire, Release
-from fencehold.client.threads.gates import Threads, are_real
+from fencehold.client.threads.detection import are_real
+from fencehold.client.threads.gates import Threads
 from fencehold.client.threads.loop import LoopThread, Slip
 from fencehold.drivers.resp.wire import Moved
 from fencehold.errors import FenceholdError, UsageError

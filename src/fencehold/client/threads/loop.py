@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fencehold.client.protocol.requests import Acquire
-from fencehold.client.threads.gates import Gate, threads
+from fencehold.client.threads.detection import threads
+from fencehold.client.threads.gates import Gate
 from fencehold.errors import UsageError
 
 Result = TypeVar("Result")

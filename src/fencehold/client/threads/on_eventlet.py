@@ -16,7 +16,7 @@ from eventlet.event import Event
 from eventlet.hubs import trampoline
 from eventlet.patcher import original
 
-from fencehold.client.threads.gates import loop_of_greenlets, on_real_thread
+from fencehold.client.threads.greenlets import loop_of_greenlets, on_real_thread
 
 _os: Any = original("os")
 

@@ -12,7 +12,7 @@ import gevent
 from gevent.event import Event
 from gevent.monkey import get_original
 
-from fencehold.client.threads.gates import loop_of_greenlets, on_real_thread
+from fencehold.client.threads.greenlets import loop_of_greenlets, on_real_thread
 
 
 class GeventGate:
