@@ -106,7 +106,7 @@ async def test_those_who_wait_outlast_a_restart(server: Redis) -> None:
 
 
 async def test_a_redis_that_hangs_ends_the_trust_in_a_hold_in_time(server: Redis) -> None:
-    """The client lets go first: before the ttl is over, though nobody tells it anything."""
+    """The client stops trusting first: before the ttl is over, though nobody tells it anything."""
     async with aio.connect(server.url, ttl=1, connect_timeout=2) as client:
         hold = await have(client.lock("n", tier=EFFICIENCY))
         server.pause()

@@ -115,7 +115,7 @@ async def test_without_three_of_five_nothing_is_granted_and_nothing_is_left(node
 
 
 async def test_a_hold_without_a_majority_is_lost_before_its_ttl_is_over(nodes: Several) -> None:
-    """The client lets go first: nobody can tell it whether others have it."""
+    """The client stops trusting first: nobody can tell it whether others have it."""
     async with connected(nodes, ttl=1, node_s=NODE_S) as client:
         hold = await have(client.lock("n", tier=EFFICIENCY))
         for server in nodes.servers[:3]:

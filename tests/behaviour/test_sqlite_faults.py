@@ -70,7 +70,7 @@ def test_a_file_that_another_keeps_is_given_up_in_time(file: Path) -> None:
 
 
 async def test_what_is_held_is_not_trusted_for_longer_than_its_ttl(file: Path) -> None:
-    """The client lets go first: if no renewal comes through, its holder is told before the name can be had."""
+    """The client stops trusting first: if no renewal comes through, its holder is told before the name is free."""
     url = f"sqlite:///{file}?timeout=0.1"
     async with aio.connect(url, ttl=1, grace=0.5) as one, aio.connect(url) as other:
         hold = await one.lock("a").acquire()

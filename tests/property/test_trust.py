@@ -1,4 +1,4 @@
-"""The client lets go first (G7), however fast the leader's clock runs and however late its answers come."""
+"""The client stops trusting first (G7), however fast the leader's clock runs and however late its answers come."""
 
 from typing import Any
 

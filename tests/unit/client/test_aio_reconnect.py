@@ -184,7 +184,7 @@ async def _nothing(client: aio.Client) -> bool:
 
 @pytest.mark.guarantee("G7")
 async def test_a_silent_line_loses_the_hold_before_the_server_gives_it_away() -> None:
-    """With a line that swallows everything, the client lets go first, and only then is another granted."""
+    """With a line that swallows everything, the client stops trusting first, and only then is another granted."""
     async with service() as url, Cable(url) as cable:
         client = await aio.connect(cable.url, ttl=0.6, grace=0.1, connect_timeout=0.2)
         async with aio.connect(url) as other:

@@ -520,7 +520,7 @@ def test_a_keep_alive_is_repeated_soon_and_trust_is_no_longer_for_it() -> None:
 
 @pytest.mark.guarantee("G7")
 def test_a_session_that_no_keep_alive_gets_in_for_is_lost_in_time() -> None:
-    """Asked again and again, never further apart than a ninth of the ttl; then the client lets go first."""
+    """Asked again and again, never further apart than a ninth of the ttl; then the client stops trusting first."""
     talk = opened()
     grant = talk.hold(1)
     beats = 0

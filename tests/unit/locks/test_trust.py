@@ -1,4 +1,4 @@
-"""Law 3 of the session protocol: the client lets go first (G7)."""
+"""Law 3 of the session protocol: the client stops trusting first (G7)."""
 
 from itertools import pairwise
 

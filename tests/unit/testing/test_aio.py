@@ -128,7 +128,7 @@ def test_a_client_is_paused_for_some_seconds() -> None:
 
 
 def test_a_holder_that_is_cut_off_stops_before_the_next_begins() -> None:
-    """The client lets go first, by its own clock."""
+    """The client stops trusting first, by its own clock."""
 
     async def scene(service: AsyncService, client: Client) -> None:
         log: list[str] = []
