@@ -205,7 +205,7 @@ def the_only_permit(scene: Scene) -> None:
         slots.acquire()
 
 
-@mistake("Somebody else holds it", 'with client.lock("a", timeout=0): ...')
+@mistake("Another client holds it", 'with client.lock("a", timeout=0): ...')
 def busy(scene: Scene) -> None:
     with client(scene) as one, client(scene) as other, one.lock("a"), other.lock("a", timeout=0):
         pass

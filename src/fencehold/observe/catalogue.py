@@ -136,8 +136,8 @@ LOOKED_UP = (
         "On a standby: seconds since an entry came from the journal. A leader writes one about every second.",
     ),
     Metric("fencehold_sessions", GAUGE, _BY_SHARD, "Sessions that live."),
-    Metric("fencehold_names_held", GAUGE, _BY_SHARD, "Names that somebody holds."),
-    Metric("fencehold_names_with_waiters", GAUGE, _BY_SHARD, "Names that somebody waits for."),
+    Metric("fencehold_names_held", GAUGE, _BY_SHARD, "Names that are held."),
+    Metric("fencehold_names_with_waiters", GAUGE, _BY_SHARD, "Names with waiters."),
     Metric("fencehold_waiters", GAUGE, _BY_SHARD, "Requests that wait."),
     Metric(
         "fencehold_longest_hold_seconds",

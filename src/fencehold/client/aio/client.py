@@ -66,7 +66,7 @@ class Client(AsyncOnly, Verbs):
         carrier = self._carrier_of(tier)
         channel = channel_of(carrier)
         if channel is None:
-            raise Unsupported(f"{carrier.guarantees.backend}:// tells no events; the Fencehold service does")
+            raise Unsupported(f"{carrier.guarantees.backend}:// has no events; the Fencehold service does")
         return Watch(channel, prefix, after)
 
     async def explain(

@@ -19,7 +19,7 @@ class Watch:
 
     def __init__(self, route: Route, prefix: str, after: str | tuple[int, int] | int | None = None) -> None:
         if not route.guarantees.watches:
-            raise Unsupported(f"{route.guarantees.backend}:// tells no events; the Fencehold service does")
+            raise Unsupported(f"{route.guarantees.backend}:// has no events; the Fencehold service does")
         self._portal = route.portal()
         channel = cast("Channel", channel_of(self._portal.channel))
         self._watch = AsyncWatch(channel, prefix, after)
