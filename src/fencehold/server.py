@@ -8,14 +8,14 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.bounds import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as ListenerBounds
 from fencehold.doors.resp.door import Door
 from fencehold.drivers.address import is_loopback
 from fencehold.drivers.tls import ClientTls
@@ -79,12 +79,17 @@ class Config(NamedTuple):
     limits: Limits = Limits()
     leader: LeaderBounds = LeaderBounds()
     patience: Patience = Patience()
-    door: DoorBounds = DoorBounds()
+    listener: ListenerBounds = ListenerBounds()
     audit_log: Path | None = None
     """The directory of an audit log; None: no audit log."""
     audit: AuditBounds = AuditBounds()
     observing: Observing | None = None
     """What a process beside it counts and remembers; None: there is none."""
+
+    @property
+    def door(self) -> ListenerBounds:
+        """An earlier name of `listener`."""
+        return self.listener
 
     @property
     def asks(self) -> bool:
@@ -109,6 +114,22 @@ class Config(NamedTuple):
                 "--tls-clients optional or required, too"
             )
         return self
+
+
+def _with_earlier_names(new: Callable[..., Config]) -> Callable[..., Config]:
+    """The same, taking `door=` for `listener=`, too."""
+
+    @wraps(new)
+    def made(kind: type[Config], *args: Any, **options: Any) -> Config:
+        if "door" in options and "listener" not in options:
+            options["listener"] = options.pop("door")
+        return new(kind, *args, **options)
+
+    return made
+
+
+# From outside, as a `NamedTuple` defines none of its own.
+Config.__new__ = _with_earlier_names(Config.__new__)  # type: ignore[assignment, method-assign]
 
 
 class Server:
@@ -143,7 +164,7 @@ class Server:
             self.node,
             volatile=self.volatile,
             shards=self.shards,
-            bounds=config.door,
+            bounds=config.listener,
             clock=clock,
             certificates=certificates,
             admission=Admission(tokens=Tokens(config.tokens) if config.tokens is not None else None),

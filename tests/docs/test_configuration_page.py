@@ -22,7 +22,7 @@ from fencehold.client.config import Config as ClientConfig
 from fencehold.client.config import read as read_by_clients
 from fencehold.client.options import ConnectOptions
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.bounds import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as ListenerBounds
 from fencehold.drivers.tls import VARIABLES
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
@@ -36,7 +36,7 @@ PAGE = ROOT / "docs/reference/configuration.md"
 TABLES: dict[str, tuple[type, str]] = {
     "Limits": (Limits, "`Limits`, in `fencehold.core.limits`"),
     "leader.Bounds": (LeaderBounds, "`Bounds`, in `fencehold.node.leader`"),
-    "door.Bounds": (DoorBounds, "`Bounds`, in `fencehold.doors.resp.bounds`"),
+    "listener.Bounds": (ListenerBounds, "`Bounds`, in `fencehold.doors.resp.bounds`"),
     "audit.Bounds": (AuditBounds, "`Bounds`, in `fencehold.security.audit`"),
     "history.Bounds": (HistoryBounds, "`Bounds`, in `fencehold.observe.history.store`"),
     "ObserveBounds": (ObserveBounds, "`ObserveBounds`, in `fencehold.observe.feed`"),
@@ -77,7 +77,7 @@ def test_every_field_is_there_with_its_default(name: str) -> None:
     shown = {field: value(cells[0]) for field, cells in table(words).items()}
     wanted = defaults(kind)
     if kind is Config:
-        wanted |= {"leader": ..., "door": ..., "audit": ...}
+        wanted |= {"leader": ..., "listener": ..., "audit": ...}
     assert shown == wanted
 
 

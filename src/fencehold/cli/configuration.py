@@ -32,8 +32,8 @@ from fencehold.server import Config
 
 SOURCES = ("option", "environment", "file", "default")
 """From the highest precedence to the lowest."""
-_FIELDS = {"limits": "limits", "leader": "leader", "listener": "door", "audit": "audit"}
-"""The field of `Config` that each table of the file fills."""
+_FIELDS = ("limits", "leader", "listener", "audit")
+"""The tables of the file that fill the field of `Config` with their name."""
 HISTORY_FILE = "history.sqlite"
 NO_HISTORY = "off"
 _NOT_CHOSEN = {"data": None, "memory": False, "engine": ""}
@@ -88,11 +88,7 @@ def configured(given: Mapping[str, Said], file: File) -> Configuration:
         tokens=_tokens(said["tokens"].value),
         audit_log=said["audit_log"].value and said["audit_log"].value.expanduser(),
         patience=Patience(leader_timeout_s=said["leader_timeout"].value),
-        **{
-            _FIELDS[table]: kind(**file.tables.get(table, {}))
-            for table, kind in TABLES.items()
-            if table in _FIELDS
-        },
+        **{table: kind(**file.tables.get(table, {})) for table, kind in TABLES.items() if table in _FIELDS},
         observing=_observing(said, file),
     )
     config.checked()
@@ -141,7 +137,7 @@ def effective(known: Configuration) -> dict[str, Any]:
 
 def _bounds(config: Config, table: str) -> Any:
     if table in _FIELDS:
-        return getattr(config, _FIELDS[table])
+        return getattr(config, table)
     observing = config.observing or Observing()
     return observing.bounds if table == "history" else observing.observe
 

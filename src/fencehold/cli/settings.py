@@ -18,7 +18,7 @@ import typer
 
 from fencehold.cli.options import lasting
 from fencehold.core.limits import Limits
-from fencehold.doors.resp.bounds import Bounds as DoorBounds
+from fencehold.doors.resp.bounds import Bounds as ListenerBounds
 from fencehold.errors import UsageError
 from fencehold.node.leader import Bounds as LeaderBounds
 from fencehold.node.suspicion import Patience
@@ -169,7 +169,7 @@ SETTINGS = {
 TABLES: dict[str, Callable[..., Any]] = {
     "limits": Limits,
     "leader": LeaderBounds,
-    "listener": DoorBounds,
+    "listener": ListenerBounds,
     "audit": AuditBounds,
     "history": HistoryBounds,
     "observe": ObserveBounds,

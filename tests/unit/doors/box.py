@@ -208,7 +208,7 @@ async def serving(
 ) -> AsyncIterator[Box]:
     """A server with nothing in it yet, until the end; by then, nobody may be connected any more."""
     clock = HandClock()
-    config = Config(port=0, door=door or DoorBounds(), limits=limits or Limits(), leader=Bounds(tick_s=0.002))
+    config = Config(port=0, listener=door or DoorBounds(), limits=limits or Limits(), leader=Bounds(tick_s=0.002))
     made = journal() if journal is not None else MemoryJournal(MemoryStore())
     async with Server(config, journal=made, clock=clock, calendar=clock.unix_ms) as server:
         box = Box(server, clock)

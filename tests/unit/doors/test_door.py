@@ -26,7 +26,7 @@ async def _client(server: Server) -> Client:
 
 
 def _config(data: Path | None = None, **door: float) -> Config:
-    return Config(data=data, port=0, leader=LeaderBounds(tick_s=0.002), door=Bounds(**door))  # type: ignore[arg-type]
+    return Config(data=data, port=0, leader=LeaderBounds(tick_s=0.002), listener=Bounds(**door))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "example.org", "127.0.0.1.example.org"])

@@ -39,7 +39,7 @@ class Cluster:
     async def start(self, name: str, patience: Patience = QUICK, door: DoorBounds | None = None) -> Server:
         self.faults[name] = OneFault()
         config = Config(
-            node=name, port=0, patience=patience, leader=Bounds(tick_s=0.02), door=door or DoorBounds()
+            node=name, port=0, patience=patience, leader=Bounds(tick_s=0.02), listener=door or DoorBounds()
         )
         server = Server(config, journal=MemoryJournal(self.store, faults=self.faults[name]))
         await server.start()

@@ -48,7 +48,7 @@ async def secured(tls: ServerTls | None, bounds: Bounds | None = None) -> AsyncI
     """A server of its own; whatever the loop complains of fails the test."""
     complaints: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    async with asyncio.timeout(60), Server(Config(port=0, tls=tls, door=bounds or Bounds())) as server:
+    async with asyncio.timeout(60), Server(Config(port=0, tls=tls, listener=bounds or Bounds())) as server:
         yield Secured(server)
     assert not complaints, complaints
 
