@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fencehold.core.commands import Acquire, AcquireAtLeast, Mode
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 
 INTEGER_MAX: Final = (1 << 53) - 1
 """Integers up to here survive any client, JavaScript's too."""

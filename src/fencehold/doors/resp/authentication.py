@@ -16,7 +16,7 @@ from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import exactly, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import WHO
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError, Overloaded
 from fencehold.security.admission import Shown
 from fencehold.security.rights import NEEDS, About

@@ -12,7 +12,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import exactly, shown
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError, Unavailable
 from fencehold.node.online_backup import OnlineBackup, begin
 

@@ -20,7 +20,7 @@ from fencehold.doors.resp.arguments import exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied
 from fencehold.doors.resp.policy_commands import is_admin
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError
 from fencehold.placement.cells import PREFIXES_MAX, CellMap
 

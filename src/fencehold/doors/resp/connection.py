@@ -28,7 +28,7 @@ from fencehold.doors.resp.guard import ORDINARY
 from fencehold.doors.resp.heads import NotFlat
 from fencehold.doors.resp.inbox import Inbox, NoCommand, are_bulk, not_flat
 from fencehold.doors.resp.outbox import Outbox
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.node.lanes import Lane
 from fencehold.node.leader import Answer, Question, Reply
 from fencehold.runtime.shared import Shared

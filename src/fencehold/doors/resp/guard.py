@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fencehold.core.outcomes import Deadlock, Link, ShardLink
 from fencehold.core.policy import Verb
 from fencehold.core.rulebook import Rights, Rulebook, denied, unknown
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.security.rights import NEEDS, About
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from fencehold.doors.resp.guard import WHO, rights_of
 from fencehold.doors.resp.named_commands import described, names_in
 from fencehold.doors.resp.shard_commands import choose_shard
 from fencehold.doors.resp.tiers import choose
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.security.admission import OWN_LISTENER
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from fencehold.doors.resp.arguments import (
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
 from fencehold.doors.resp.session_commands import member_of, with_implicit
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError

@@ -4,7 +4,7 @@ Commands of one name have it first. Commands of several have their number, then 
 """
 
 from fencehold.doors.resp.arguments import at_least, names, shown, text
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 
 ONE = (b"LOCK.ACQUIRE", b"LOCK.RELEASE", b"LOCK.EXTEND", b"LOCK.INFO", b"LOCK.BREAK")
 SEVERAL = (b"LOCK.MACQUIRE", b"LOCK.MRELEASE", b"LOCK.MEXTEND")

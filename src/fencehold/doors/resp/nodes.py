@@ -9,7 +9,7 @@ from fencehold.doors.resp import replies
 from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import exactly, number, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.journal.health import Health
 from fencehold.node.standbys import Member, Standby
 

@@ -14,7 +14,7 @@ from fencehold.doors.resp.answers import refuse
 from fencehold.doors.resp.arguments import at_least, exactly, kinds, number, options, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError
 from fencehold.node.node import Node
 from fencehold.observe.figures import figures_of

@@ -19,7 +19,7 @@ from fencehold.doors.resp.answers import refuse, tell_found
 from fencehold.doors.resp.arguments import exactly, number, shown, text
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.guard import Denied, rights_of
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError
 
 _decode_change = msgspec.json.Decoder(PolicyChange).decode

@@ -23,7 +23,7 @@ from fencehold.doors.resp.arguments import number
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.named_commands import ONE, SEVERAL, names_in
 from fencehold.doors.resp.shard_commands import choose_shard
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import NotLeader, Overloaded
 from fencehold.node.node import Node
 from fencehold.node.shards import Shards

@@ -15,7 +15,7 @@ from fencehold.doors.resp.arguments import at_least, exactly, kinds, number, opt
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.member import Member
 from fencehold.doors.resp.policy_commands import ttl_ms_max
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.errors import FenceholdError
 
 Told = Outcome | FenceholdError

@@ -21,7 +21,7 @@ from fencehold.doors.resp.arguments import at_least, exactly, number, shown, tex
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.replies import Encoded, reply
 from fencehold.doors.resp.tiers import check_free
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.drivers.address import endpoint
 from fencehold.errors import FenceholdError, UsageError
 from fencehold.node.shards import Shards

@@ -8,7 +8,7 @@
 from fencehold.doors.resp import replies
 from fencehold.doors.resp.arguments import exactly, shown
 from fencehold.doors.resp.connection import Connection, Handler, Slot
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 from fencehold.node.node import Node
 from fencehold.types import Tier
 

@@ -16,7 +16,7 @@ from fencehold.doors.resp.broadcast import Broadcast
 from fencehold.doors.resp.connection import Connection, Handler, Slot
 from fencehold.doors.resp.event_batches import WHOLE, Place
 from fencehold.doors.resp.guard import Denied, rights_of
-from fencehold.doors.resp.wrong import Wrong
+from fencehold.doors.resp.usage_errors import Wrong
 
 _PREFIX_BYTES_MAX = 1_024
 _FROM = kinds(FROM=("position", number), INDEX=("index", number))
