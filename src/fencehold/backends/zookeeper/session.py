@@ -40,7 +40,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState
 
 from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.zookeeper.address import ZookeeperAddress
-from fencehold.drivers.zookeeper.buffered import BufferedHandler
+from fencehold.drivers.zookeeper.buffered_handler import BufferedHandler
 from fencehold.drivers.zookeeper.kazoo_client import ANSWERS, DENIALS, ZookeeperAnswer, acl_of, close, make_client
 from fencehold.drivers.zookeeper.requests import (
     ELSEWHERE,

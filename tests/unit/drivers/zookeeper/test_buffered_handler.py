@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencehold.drivers.zookeeper.buffered import BufferedSocket, Wakeup, ready
+from fencehold.drivers.zookeeper.buffered_handler import BufferedSocket, Wakeup, ready
 
 
 @pytest.fixture
