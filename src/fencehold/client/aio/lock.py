@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 from fencehold.client.aio.decorator import Decorator, Given, Job, Result
 from fencehold.client.aio.hold import Claim
 from fencehold.client.aio.routes import Carrier, Route, Routed, current_task, release_soon
-from fencehold.client.aio.traced import traced
+from fencehold.client.aio.tracing import traced
 
 # BLOCKING: from fencehold.client.decoration import ran
 from fencehold.client.options import AsyncOnly

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from fencehold.client.blocking.decorator import Decorator, Given, Job, Result
 from fencehold.client.blocking.hold import Claim
 from fencehold.client.blocking.routes import Carrier, Route, Routed, release_soon, this_thread
-from fencehold.client.blocking.traced import traced
+from fencehold.client.blocking.tracing import traced
 from fencehold.client.decoration import ran
 from fencehold.client.options import BlockingOnly
 from fencehold.client.ownership import Bodies, Holds
