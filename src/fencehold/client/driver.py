@@ -1,7 +1,7 @@
 """The driver: carries the session protocol over an asyncio loop. It decides nothing.
 
 1. What one turn of the loop asks for is written at once, at the end of the turn.
-2. One timer, for whatever is due next in the protocol; several drivers of one client share one (`heart`).
+2. One timer, for whatever is due next in the protocol; drivers of one client share one (`keep_alive_timer`).
 3. Data of a connection that was dropped is ignored; a parked one stays open until the sweep.
 4. After a fork the child closes its copies of the parent's sockets, and sends nothing on them.
 """
@@ -15,7 +15,7 @@ from math import inf
 from typing import cast
 from weakref import WeakSet
 
-from fencehold.client.heart import Heart
+from fencehold.client.keep_alive_timer import KeepAliveTimer
 from fencehold.client.protocol.connection import Connect, Drop, NodeConnection
 from fencehold.client.protocol.ledger import Session
 from fencehold.client.protocol.session import SessionProtocol
@@ -138,7 +138,7 @@ class Driver:
         self._outbox = protocol.pipeline.outbox
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
-        self._heart: Heart | None = None
+        self._shared_timer: KeepAliveTimer | None = None
         """The shared timer, if it is one of several of a client; then it has no timer of its own."""
         self._acting = False
         # Looked up once: they are called in every turn of the loop.
@@ -177,13 +177,13 @@ class Driver:
         if protocol.wake_at < self._timer_at:
             self._arm()
 
-    def beat_with(self, heart: Heart) -> None:
-        """Be woken by a heart from now on."""
-        self._heart = heart
+    def share_timer(self, timer: KeepAliveTimer) -> None:
+        """Be woken by that timer from now on."""
+        self._shared_timer = timer
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            heart.expect(self._timer_at, self.clock())
+            timer.expect(self._timer_at, self.clock())
 
     def due_at(self) -> float:
         """When it is to be woken; -inf: never, until `wake`."""
@@ -213,8 +213,8 @@ class Driver:
         """Wait until nothing is left of a protocol that was closed: no socket, no task, no timer."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._heart is not None:
-            self._heart.leave(self)
+        if self._shared_timer is not None:
+            self._shared_timer.leave(self)
         await asyncio.gather(*self._attempts, return_exceptions=True)
         while self._open:
             self._idle.clear()
@@ -324,8 +324,8 @@ class Driver:
 
     def _arm(self) -> None:
         self._timer_at = self.protocol.wake_at
-        if self._heart is not None:
-            self._heart.expect(self._timer_at, self.clock())
+        if self._shared_timer is not None:
+            self._shared_timer.expect(self._timer_at, self.clock())
             return
         if self._timer is not None:
             self._timer.cancel()

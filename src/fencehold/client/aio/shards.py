@@ -4,7 +4,7 @@
    MOVED for a name reads the newest map, and retries there. While its slot is moving, the request is retried
    with growing pauses, within the timeout; a try (timeout 0), for a few seconds.
 2. A session is opened in a shard when it is first needed, and kept alive like any other; one timer serves all
-   (`client.heart`). A shard that is down is an `Unavailable` for its own names, and does not affect the others.
+   (`keep_alive_timer`). A shard that is down is an `Unavailable` for its own names, and does not affect others.
 3. A task or thread is the same owner in all shards, by which deadlocks through several are found (see `returns`).
 4. What was granted is released and extended where it was granted, wherever its names are by now.
 5. Several names of one request are of one shard, or the request is refused before anything is sent; unless it
@@ -21,8 +21,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from fencehold.client.heart import Heart
 from fencehold.client.joint_grant import JointGrant
+from fencehold.client.keep_alive_timer import KeepAliveTimer
 from fencehold.client.returns import Returns
 from fencehold.drivers.resp.wire import Arriving, Elsewhere, Moved, Moving, command
 from fencehold.errors import FenceholdError, Unavailable, UsageError
@@ -67,8 +67,8 @@ class ShardChannels:
     def __init__(self, first: "Channel", make: "Callable[[int], Channel]", shards: int) -> None:
         self._channels = {0: first}
         self._returns = Returns(first.clock)
-        self._heart = Heart(first.loop)
-        self._heart.join(first.driver)
+        self._keep_alive_timer = KeepAliveTimer(first.loop)
+        self._keep_alive_timer.join(first.driver)
         self._make = make
         self.map = even_map(shards)
         self._looked_at = -inf
@@ -298,7 +298,7 @@ class ShardChannels:
         if channel is None:
             self._channels[0].check_open()
             channel = self._channels[shard] = self._make(shard)
-            self._heart.join(channel.driver)
+            self._keep_alive_timer.join(channel.driver)
             # Shared: a task is the same owner in every shard.
             channel.owners = self._channels[0].owners
         return channel

@@ -1,4 +1,4 @@
-"""One heart for the sessions of all shards: they are kept alive together, and each stands for itself."""
+"""One timer for the sessions of all shards: they are kept alive together, and each stands for itself."""
 
 import asyncio
 from math import inf
@@ -9,7 +9,7 @@ import pytest
 from fencehold import aio
 from fencehold.client.aio.carriers import channel_of
 from fencehold.client.aio.shards import ShardChannels
-from fencehold.client.heart import Heart
+from fencehold.client.keep_alive_timer import KeepAliveTimer
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.client.returns import Returns
 from fencehold.errors import Unavailable
@@ -73,13 +73,13 @@ async def test_a_connection_that_hangs_delays_no_other() -> None:
 
 
 class Beating:
-    """A driver as a heart sees it."""
+    """A driver as its keep-alive timer sees it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, at: float, *, fails: bool = False) -> None:
         self.protocol, self.clock, self.at, self.fails, self.woken = self, loop.time, at, fails, 0
 
-    def beat_with(self, heart: Heart) -> None:
-        heart.expect(self.at, self.clock())
+    def share_timer(self, timer: KeepAliveTimer) -> None:
+        timer.expect(self.at, self.clock())
 
     def due_at(self) -> float:
         return self.at
@@ -100,32 +100,32 @@ async def test_a_mistake_in_one_wakes_the_others_all_the_same() -> None:
     loop = asyncio.get_running_loop()
     told: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: told.append(context))
-    heart, now = Heart(loop), loop.time()
+    shared, now = KeepAliveTimer(loop), loop.time()
     drivers = [Beating(loop, now + 0.01, fails=True), Beating(loop, now + 5), Beating(loop, now + 60)]
     sleeping = Beating(loop, -inf)
     for driver in (*drivers, sleeping):
-        heart._drivers.append(driver)  # type: ignore[arg-type]
-    heart.expect(now + 0.01, now)
+        shared._drivers.append(driver)  # type: ignore[arg-type]
+    shared.expect(now + 0.01, now)
     await until(lambda: drivers[0].woken and drivers[1].woken)
-    assert (drivers[2].woken, sleeping.woken, heart.beats, len(told)) == (0, 0, 1, 1)
-    timer = heart._timer
+    assert (drivers[2].woken, sleeping.woken, shared.times, len(told)) == (0, 0, 1, 1)
+    handle = shared._timer
     for driver in (*drivers, sleeping):
-        heart.leave(driver)  # type: ignore[arg-type]
-    assert timer is not None
-    assert timer.cancelled()
+        shared.leave(driver)  # type: ignore[arg-type]
+    assert handle is not None
+    assert handle.cancelled()
 
 
 async def test_who_joins_when_all_have_left_is_woken() -> None:
     """What was due for those who left is forgotten: nobody waits for it."""
     loop = asyncio.get_running_loop()
-    heart, now = Heart(loop), loop.time()
+    shared, now = KeepAliveTimer(loop), loop.time()
     gone, comes = Beating(loop, now + 0.01), Beating(loop, now + 0.02)
-    heart.join(gone)  # type: ignore[arg-type]
-    heart.leave(gone)  # type: ignore[arg-type]
-    heart.join(comes)  # type: ignore[arg-type]
+    shared.join(gone)  # type: ignore[arg-type]
+    shared.leave(gone)  # type: ignore[arg-type]
+    shared.join(comes)  # type: ignore[arg-type]
     await until(lambda: comes.woken)
     assert gone.woken == 0
-    heart.leave(comes)  # type: ignore[arg-type]
+    shared.leave(comes)  # type: ignore[arg-type]
 
 
 async def test_who_has_something_on_its_way_back_asks_elsewhere_as_a_stranger() -> None:

@@ -1,9 +1,9 @@
-"""The heart of a client with sessions in several shards: one timer for all of them.
+"""The keep-alive timer of a client with sessions in several shards: one for all of them.
 
 1. Each session is kept alive by its own protocol over its own connection, and trusted on its own (G7). Only the
    timer is shared: drivers that join have none of their own.
 2. It goes off when the first of them is due, and wakes those that are. When a keep-alive is among what is due,
-   those that would be due soon are sent, too: earlier is always safe. So after a few beats all are sent together,
+   those that would be due soon are sent, too: earlier is always safe. So after a few times all are sent together,
    in one turn of the loop, with one write per connection.
 3. Each driver is woken by a callback of its own, and writing never waits: a connection that hangs, a shard that is
    down, or an error in one delays no other.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fencehold.client.driver import Driver
 
 
-class Heart:
+class KeepAliveTimer:
     """One timer for several drivers, on one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -25,14 +25,14 @@ class Heart:
         self._drivers: list[Driver] = []
         self._timer: asyncio.TimerHandle | None = None
         self._at = inf
-        self.beats = 0
+        self.times = 0
         """How often it went off."""
 
     def join(self, driver: "Driver") -> None:
         """Wake this driver from now on."""
         if driver not in self._drivers:
             self._drivers.append(driver)
-            driver.beat_with(self)
+            driver.share_timer(self)
 
     def leave(self, driver: "Driver") -> None:
         """Wake it no more."""
@@ -49,11 +49,11 @@ class Heart:
             if self._timer is not None:
                 self._timer.cancel()
             self._at = instant
-            self._timer = self._loop.call_later(max(0.0, instant - now), self._beat)
+            self._timer = self._loop.call_later(max(0.0, instant - now), self._go_off)
 
-    def _beat(self) -> None:
+    def _go_off(self) -> None:
         self._timer, self._at = None, inf
-        self.beats += 1
+        self.times += 1
         drivers = [driver for driver in self._drivers if driver.due_at() > -inf]
         is_alive = any(driver.protocol.is_keep_alive_due(driver.clock()) for driver in drivers)
         for driver in drivers:
