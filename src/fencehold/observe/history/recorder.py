@@ -18,7 +18,7 @@ from fencehold.core.machine import Machine
 from fencehold.core.outcomes import Applied
 from fencehold.core.state import State
 from fencehold.observe.facts import Fact, What
-from fencehold.observe.history.lasting import EndOfHold
+from fencehold.observe.history.lasting_spans import EndOfHold
 from fencehold.observe.history.span import HOLD, WAIT, Gap, Span
 from fencehold.observe.history.store import Store
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fencehold.observe.history import schema
-from fencehold.observe.history.ended import Ended
-from fencehold.observe.history.lasting import EndOfHold, Lasting
+from fencehold.observe.history.ended_spans import Ended
+from fencehold.observe.history.lasting_spans import EndOfHold, Lasting
 from fencehold.observe.history.packs import Packs
 from fencehold.observe.history.span import UNTIL, Gap, Span, age
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencehold.observe.history.ended import PACKED_MIN
+from fencehold.observe.history.ended_spans import PACKED_MIN
 from fencehold.observe.history.span import HOLD, WAIT, Span
 from fencehold.observe.history.store import Bounds, Store
 from tests.unit.observe.journaled import START_MS

@@ -11,7 +11,7 @@ import pytest
 from fencehold.core.commands import Break, Cancel, CloseSession
 from fencehold.observe.facts import facts_of
 from fencehold.observe.history.answers import history, instant
-from fencehold.observe.history.lasting import EndOfHold
+from fencehold.observe.history.lasting_spans import EndOfHold
 from fencehold.observe.history.recorder import Recorder
 from fencehold.observe.history.schema import positions_in
 from fencehold.observe.history.span import HOLD, LONGER, WAIT, Span, class_of
