@@ -156,8 +156,8 @@ async def test_a_repeated_request_is_answered_the_same(version: int) -> None:
 
 @both
 @pytest.mark.guarantee("G9")
-async def test_a_request_id_used_for_two_kinds_of_command_harms_nobody(version: int) -> None:
-    """What is remembered under the id is no answer to the other command: a usage error, and the server goes on."""
+async def test_a_request_id_used_for_two_kinds_of_command_is_a_usage_error(version: int) -> None:
+    """What is remembered under the id is no answer to the other command, and the server continues to serve."""
     async with serving() as box:
         client = await box.client(version, session=50_000)
         await client.call("LOCK.ACQUIRE", "a", "REQUEST", 1)

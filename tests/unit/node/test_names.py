@@ -156,7 +156,7 @@ def test_few_names_are_put_in_order_on_the_spot() -> None:
 
 
 @pytest.mark.guarantee("G11")
-async def test_an_index_that_nobody_reads_is_dropped() -> None:
+async def test_an_unread_index_is_dropped() -> None:
     """After a minute of logical time; the next list makes it anew."""
     fed = Fed()
     fed.hold(f"{number:06}" for number in range(2 * FEW_NAMES))

@@ -249,7 +249,7 @@ async def test_both_tiers_move() -> None:
 
 
 @pytest.mark.guarantee("G1")
-async def test_leaders_finish_a_move_whoever_of_them_dies() -> None:
+async def test_leaders_finish_a_move_whichever_of_them_dies() -> None:
     """Slots go on moving when the nodes that lead source or target stop in the middle of it, and come back."""
     async with sharded(SHARDS, "a", "b", "c") as cluster:
         await until(lambda: set(cluster.led().values()) <= {1, 2} and sum(cluster.led().values()) == SHARDS)

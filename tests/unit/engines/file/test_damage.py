@@ -95,7 +95,7 @@ def test_a_record_written_twice_is_refused(path: Path) -> None:
 
 
 @pytest.mark.guarantee("G3")
-def test_torn_pages_of_the_last_append_are_cut_only_if_nobody_was_told(path: Path) -> None:
+def test_torn_pages_of_the_last_append_are_cut_only_before_it_is_acknowledged(path: Path) -> None:
     """Whichever pages of the append under way reached the disk, it is there whole or not at all; once it was
     acknowledged, a missing page is refused."""
     with opened_log(path, allocate_bytes=64 << 10) as (log, _):
