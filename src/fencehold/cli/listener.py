@@ -25,8 +25,8 @@ from fencehold.cli.options import URL, Url, port_number
 from fencehold.cli.port_file import tell_port
 from fencehold.cli.server_process import log_to_stderr, loop_factory, tell
 from fencehold.cli.settings import check_trace_url
+from fencehold.drivers.address import service_address
 from fencehold.gateway.credentials import KEY_VARIABLE, Voucher, forget_own_logins
-from fencehold.gateway.lines import place_of
 from fencehold.gateway.listener import check_listener, tls_of
 from fencehold.security.tls import ServerTls
 
@@ -161,7 +161,7 @@ LISTENER: dict[str, Callable[..., None]] = {"grpc": grpc, "http": http}
 
 def _checked(url: str, host: str, tls: ServerTls | None, insecure: bool) -> ServerTls | None:
     forget_own_logins(os.environ)
-    place_of(url)
+    service_address(url)
     check_listener(host, tls, insecure=insecure)
     return tls
 

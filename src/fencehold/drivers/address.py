@@ -12,6 +12,7 @@
 3. Values are written alike everywhere: flags are yes or no, durations 2, 2s or 500ms, numbers are whole.
 4. A message shows the URL whole, but never its secret; nor half of one that was not percent-encoded.
 5. Older spellings go on working: a table lists them as aliases.
+6. A URL is taken apart, changed and put together here, and nowhere else: `parts_of`, and what is made with it.
 
 It is pure: no file is opened here, and no name looked up.
 """
@@ -36,6 +37,8 @@ _YES = ("yes", "true", "on", "1")
 _NO = ("no", "false", "off", "0")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
+# What would end a host, or begin another part of the URL.
+_NO_HOST = frozenset("/?@,[]")
 # Up to the last @ there is: a password that was not percent-encoded may hold an @, a slash or a ? of its own.
 _LOGIN = re.compile(r"(?<=://)([^:@/?#]*):.*@", re.DOTALL)
 _BARE_LOGIN = re.compile(r"(?<=://)[^:@/?#]*@")
@@ -196,6 +199,50 @@ TLS = (Option("tls", _tls, "yes or no (or unchecked: encrypted, but not verified
 """The options of TLS, of every scheme that can speak it."""
 
 
+class UrlParts(NamedTuple):
+    """A URL in its parts, each as it is written: what was percent-encoded still is."""
+
+    scheme: str
+    """In small letters."""
+    login: str
+    hosts: str
+    path: str
+    """With its slash, if it has one."""
+    query: str
+
+    @property
+    def url(self) -> str:
+        """Put together again."""
+        who = f"{self.login}@" if self.login else ""
+        # Without a login, the @ of an option would be taken for the end of one.
+        query = f"?{self.query.replace('@', '%40')}" if self.query else ""
+        return f"{self.scheme}://{who}{self.hosts}{self.path}{query}"
+
+    def __repr__(self) -> str:
+        return f"UrlParts({shown(self.url)})"
+
+
+def scheme_in(url: str) -> str:
+    """What a URL begins with, in small letters; empty if it is none."""
+    scheme, separator, _ = url.partition("://")
+    return scheme.lower() if separator else ""
+
+
+def parts_of(url: str) -> UrlParts:
+    """Take a URL apart.
+
+    Raises:
+        UsageError: it cannot be told where its login ends.
+    """
+    rest, _, query = url.partition("://")[2].partition("?")
+    authority, slash, path = rest.partition("/")
+    login, _, hosts = authority.rpartition("@")
+    names = [item.partition("=")[0] for item in query.split("&")]
+    if "@" in path or ("@" in query and "@" not in authority) or any("@" in name for name in names):
+        raise refusal(url, _STRAY)
+    return UrlParts(scheme_in(url), login, hosts, slash + path, query)
+
+
 class ParsedUrl(NamedTuple):
     """A URL in its parts, read by the table of its scheme."""
 
@@ -251,24 +298,18 @@ class Scheme:
         Raises:
             UsageError: it is none; the message says what to write instead.
         """
-        scheme, separator, rest = url.partition("://")
-        scheme = scheme.lower()
-        if not separator or scheme not in (*self.names, *self.secure):
+        scheme = scheme_in(url)
+        if scheme not in (*self.names, *self.secure):
             begins = " or ".join(f"{each}://" for each in (*self.names[:1], *self.secure[:1]))
             raise refusal(url, f"write {begins}, as in {self.form}")
-        rest, _, query = rest.partition("?")
-        authority, _, path = rest.partition("/")
-        login, _, hosts = authority.rpartition("@")
-        names = [item.partition("=")[0] for item in query.split("&")]
-        if "@" in path or ("@" in query and "@" not in authority) or any("@" in name for name in names):
-            raise refusal(url, _STRAY)
-        said, passed_on = self._options(url, query, others)
+        parts = parts_of(url)
+        said, passed_on = self._options(url, parts.query, others)
         return ParsedUrl(
             url,
             scheme,
-            self._login(url, login),
-            self._endpoints(url, hosts),
-            unquote(path),
+            self._login(url, parts.login),
+            self._endpoints(url, parts.hosts),
+            unquote(parts.path[1:]),
             {option.name: said.get(option.name, option.default) for option in self.options},
             self._tls_files(url, scheme, said) if self.takes_tls else None,
             passed_on,
@@ -366,7 +407,7 @@ def endpoint(said: str, default_port: int = SERVICE_PORT) -> Endpoint:
     return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-# Showing and writing.
+# Showing, changing and writing.
 
 
 def shown(url: str) -> str:
@@ -405,9 +446,50 @@ def written(
     options: Mapping[str, str] | None = None,
 ) -> str:
     """A URL made of its parts, each percent-encoded as it must be; a path that is said begins with a slash."""
-    who = f"{quote(login.user, safe='')}:{quote(login.password, safe='')}@" if any(login) else ""
-    query = f"?{urlencode(options, safe='/', quote_via=quote)}" if options else ""
-    return f"{scheme}://{who}{','.join(map(str, endpoints))}{quote(path)}{query}"
+    query = urlencode(options, safe="/", quote_via=quote) if options else ""
+    return UrlParts(scheme, _login_text(login), _hosts_text(endpoints), quote(path), query).url
+
+
+def with_login(url: str, login: Login) -> str:
+    """The URL with this login instead of its own; with none, if both are empty.
+
+    Raises:
+        UsageError: as `parts_of`.
+    """
+    return parts_of(url)._replace(login=_login_text(login)).url
+
+
+def with_endpoints(url: str, endpoints: Iterable[Endpoint]) -> str:
+    """The URL of other servers, with all else that it says.
+
+    Raises:
+        UsageError: as `parts_of`; or a host is none.
+    """
+    return parts_of(url)._replace(hosts=_hosts_text(endpoints)).url
+
+
+def without_options(url: str, names: Collection[str]) -> str:
+    """The URL without some of its options, however their names are percent-encoded.
+
+    Raises:
+        UsageError: as `parts_of`.
+    """
+    parts = parts_of(url)
+    kept = (each for each in parts.query.split("&") if unquote_plus(each.partition("=")[0]) not in names)
+    return parts._replace(query="&".join(kept)).url
+
+
+def _login_text(login: Login) -> str:
+    return f"{quote(login.user, safe='')}:{quote(login.password, safe='')}" if any(login) else ""
+
+
+def _hosts_text(endpoints: Iterable[Endpoint]) -> str:
+    named = tuple(endpoints)
+    for each in named:
+        if not _NO_HOST.isdisjoint(each.host):
+            # A login that is written before it would be sent elsewhere.
+            raise UsageError(f"a host is written without any of {' '.join(sorted(_NO_HOST))}, not {each.host!r}")
+    return ",".join(map(str, named))
 
 
 def wrong_scheme(url: str, schemes: Iterable[str]) -> UsageError:
@@ -463,8 +545,7 @@ def service_address(url: str) -> ServiceAddress:
     Raises:
         UsageError: it is no such URL; the message says what to write instead.
     """
-    scheme, separator, _ = url.partition("://")
-    if not separator or scheme.lower() not in SERVICE_SCHEMES:
+    if scheme_in(url) not in SERVICE_SCHEMES:
         raise wrong_scheme(url, SERVICE_SCHEMES)
     said = _SERVICE.parse(url)
     if said.tls is not None and not said.tls.verifies:

@@ -13,7 +13,7 @@ import os
 import ssl
 from pathlib import Path
 
-from fencehold.drivers.address import TlsFiles
+from fencehold.drivers.address import ServiceAddress, TlsFiles
 from fencehold.errors import UsageError
 
 VARIABLES = {"ca": "FENCEHOLD_CA", "cert": "FENCEHOLD_CERT", "key": "FENCEHOLD_KEY"}
@@ -31,6 +31,11 @@ def _path(name: str | None) -> Path | None:
 def files_of_environment() -> TlsFiles:
     """What `$FENCEHOLD_CA`, `$FENCEHOLD_CERT` and `$FENCEHOLD_KEY` name."""
     return files_of(*(os.environ.get(variable) for variable in VARIABLES.values()))
+
+
+def files_for(address: ServiceAddress) -> TlsFiles | None:
+    """The files for a service: those of its URL, and of the environment; None: in plain text."""
+    return None if address.tls is None else address.tls.over(files_of_environment())
 
 
 def check_readable(files: TlsFiles) -> None:

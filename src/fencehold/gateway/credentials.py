@@ -3,7 +3,7 @@
 1. A gateway checks nothing itself: what a client shows is what the gateway shows to the service on that client's
    behalf, on connections that serve no other client.
 2. A client without credentials is anonymous to the service, too. The login in the gateway's own URL is for its own
-   questions (health, figures), and never lent; nor is a certificate that the URL names.
+   questions (health, figures), and never lent; nor is a certificate that the URL or the environment names.
 3. A client that shows a certificate to the gateway, and no login, is the principal it names: the gateway has
    checked it, and vouches for it to the service by a token of its own (`security/admission.py`). Without such a
    token the client is anonymous.
@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
+from fencehold.drivers.address import TlsFiles
 from fencehold.errors import PermissionDenied, UsageError
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.security.certificates import (
@@ -160,22 +160,13 @@ class Voucher:
         return user, secret
 
 
-def url_with(url: str, user: str, secret: str) -> str:
-    """The URL of the service, with a client's login instead of the URL's own."""
-    scheme, _, rest = url.partition("://")
-    hosts = rest.rpartition("@")[2]
-    if not user and not secret:
-        return f"{scheme}://{hosts}"
-    return f"{scheme}://{quote(user, safe='')}:{quote(secret, safe='')}@{hosts}"
-
-
-def refuse_to_lend(user: str, files: dict[str, str]) -> None:
-    """A client without credentials must not be taken for the gateway, whose certificate the URL may name.
+def refuse_to_lend(user: str, files: TlsFiles | None) -> None:
+    """A client without credentials must not be taken for the gateway, whose certificate the files may hold.
 
     Raises:
         Unauthenticated: it would be.
     """
-    if not user and "cert" in files:
+    if not user and files is not None and files.cert is not None:
         raise Unauthenticated("authenticate: with a login, or with a certificate that this listener may vouch for")
 
 

@@ -1,65 +1,12 @@
-"""Lines: single connections of a gateway to nodes of the service, and the addresses in its URL."""
+"""Lines: single connections of a gateway to nodes of the service."""
 
 import asyncio
-import ssl
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from typing import Any
 
 import hiredis
 
 from fencehold.drivers.resp.wire import command, error, split
-from fencehold.errors import Unavailable, UsageError
-from fencehold.gateway.credentials import Credentials
-
-PORT = 7420
-
-
-class Place(NamedTuple):
-    """Where the service is, by its URL."""
-
-    endpoints: tuple[tuple[str, int], ...]
-    credentials: Credentials
-    is_tls: bool
-    files: dict[str, str] = {}  # noqa: RUF012 - never changed
-    """Of TLS: `ca`, `cert` and `key`, if the URL names them."""
-
-
-def place_of(url: str) -> Place:
-    """Read a URL of the service: `fencehold://[user:secret@]host[:port][,host…]`, `fenceholds://` over TLS."""
-    scheme, separator, rest = url.partition("://")
-    if scheme not in ("fencehold", "fenceholds") or not separator:
-        raise UsageError("a listener stands before a Fencehold server: --url fencehold://host:port")
-    rest, _, options = rest.partition("?")
-    login, _, hosts = rest.partition("/")[0].rpartition("@")
-    user, _, secret = login.partition(":")
-    endpoints = tuple(endpoint_of(host) for host in hosts.split(",") if host)
-    if not endpoints:
-        raise UsageError("a URL names at least one host")
-    return Place(
-        endpoints, Credentials(unquote(user), unquote(secret)), scheme == "fenceholds", dict(parse_qsl(options))
-    )
-
-
-def tls_to(place: Place) -> ssl.SSLContext | None:
-    """How a connection there is encrypted; None: not at all."""
-    if not place.is_tls:
-        return None
-    try:
-        context = ssl.create_default_context(cafile=place.files.get("ca"))
-        if "cert" in place.files:
-            context.load_cert_chain(place.files["cert"], place.files.get("key"))
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"the files of TLS that the URL names cannot be used: {error}") from None
-    return context
-
-
-def endpoint_of(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = text, str(PORT)
-    if not port.isdecimal():
-        raise UsageError(f"a port is a number, got {text!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+from fencehold.errors import Unavailable
 
 
 class Line:

@@ -18,11 +18,13 @@ from math import inf
 from typing import Any, NamedTuple
 
 from fencehold import __version__
+from fencehold.drivers.address import Endpoint, endpoint, service_address
 from fencehold.drivers.resp.wire import Elsewhere, Moved, Moving, NotAuthenticated
+from fencehold.drivers.tls import ClientTls, files_for
 from fencehold.errors import FenceholdError, LimitExceeded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, LOGIN_S, Credentials, Voucher, not_let_in, refuse_to_lend
-from fencehold.gateway.lines import Line, endpoint_of, place_of, tls_to
+from fencehold.gateway.lines import Line
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.watch import AGAIN_S, Told, Watch
 from fencehold.locks.places import Places
@@ -31,8 +33,6 @@ from fencehold.types import CORRECTNESS, Tier
 
 _GREET_S = 2.5
 """How long one node of several may take to answer the greeting."""
-
-Endpoint = tuple[str, int]
 
 
 class _Key(NamedTuple):
@@ -56,8 +56,12 @@ class Questions:
         connect_timeout_s: float = 5.0,
     ) -> None:
         self._voucher = voucher or Voucher()
-        self._place = place_of(url)
-        self._tls = (tls or tls_to(self._place)) if self._place.is_tls else None
+        address = service_address(url)
+        self._endpoints = address.endpoints
+        self._own = Credentials(address.user, address.secret)
+        self._files = files_for(address)
+        # As in a client of the SDK: a context that was given counts, whatever the URL says.
+        self._tls = ClientTls(self._files) if tls is None and self._files is not None else tls
         self._bounds = bounds
         self._timeout_s = connect_timeout_s
         self.login_s = LOGIN_S
@@ -231,7 +235,7 @@ class Questions:
             Unavailable: it was not reached in time.
             FenceholdError: its error.
         """
-        host, port = self._place.endpoints[0]
+        here = self._endpoints[0]
         who = None if credentials == ANONYMOUS else credentials
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -241,20 +245,20 @@ class Questions:
                     with suppress(Unavailable):
                         return await known.call(*words)
                 self._leave(self._lines_here.pop(who, None))
-                line = await self._greeted(host, port, who, None)
+                line = await self._greeted(here, who, None)
                 self._leave(self._lines_here.pop(who, None))
                 self._lines_here[who] = line
                 while len(self._lines_here) > self._bounds.logins_max:
                     self._lines_here.popitem(last=False)[1].close()
                 return await line.call(*words)
         except OSError as away:
-            raise Unavailable(f"{host}:{port} was not reached: {away or 'it took too long'}") from None
+            raise Unavailable(f"{here} was not reached: {away or 'it took too long'}") from None
         except PermissionDenied as denied:
             raise _told(denied, credentials) from denied
 
     async def roles(self) -> dict[str, str]:
         """The role of each node that the URL names; empty for one that was not reached."""
-        return {f"{host}:{port}": await self._role(host, port) for host, port in self._place.endpoints}
+        return {str(each): await self._role(each) for each in self._endpoints}
 
     async def close(self) -> None:
         for line in (*self._lines.values(), *self._lines_here.values(), *self._left):
@@ -305,43 +309,42 @@ class Questions:
             Unavailable: none was found.
         """
         known = self._leaders.get(key.shard) if key.shard is not None else None
-        named = sorted(self._place.endpoints, key=lambda each: each in self._late)
+        named = sorted(self._endpoints, key=lambda each: each in self._late)
         to_try, tried, why = [*([known] if known else []), *named], set[Endpoint](), "no node leads"
         while to_try:
-            endpoint = to_try.pop(0)
-            if endpoint in tried:
+            node = to_try.pop(0)
+            if node in tried:
                 continue
-            tried.add(endpoint)
+            tried.add(node)
             try:
-                line = await self._greeted_soon(endpoint, key, is_last=len(named) == 1)
+                line = await self._greeted_soon(node, key, is_last=len(named) == 1)
             except (OSError, Unavailable) as away:
-                why = f"{endpoint[0]}:{endpoint[1]}: {away or 'it does not greet'}"
-                if key.shard is not None and endpoint == known:
+                why = f"{node}: {away or 'it does not greet'}"
+                if key.shard is not None and node == known:
                     self._leaders.pop(key.shard, None)
                 continue
             if line.leads or is_any or (key.shard is None and line.shards > 1):
                 if key.shard is not None and line.leads:
-                    self._leaders[key.shard] = endpoint
+                    self._leaders[key.shard] = node
                 return line
             to_try[:0] = await _leader(line, key.shard)
             line.close()
         raise Unavailable(f"cannot reach the service: {why}")
 
-    async def _greeted_soon(self, endpoint: Endpoint, key: _Key, *, is_last: bool) -> Line:
+    async def _greeted_soon(self, node: Endpoint, key: _Key, *, is_last: bool) -> Line:
         """Greeted by a node. Where there are others, a silent one is given up soon."""
         try:
             async with asyncio.timeout(None if is_last else _GREET_S):
-                line = await self._greeted(*endpoint, key.credentials, key.tier, key.shard)
+                line = await self._greeted(node, key.credentials, key.tier, key.shard)
         except TimeoutError:
-            self._late[endpoint] = None
+            self._late[node] = None
             raise
-        self._late.pop(endpoint, None)
+        self._late.pop(node, None)
         return line
 
     async def _greeted(
         self,
-        host: str,
-        port: int,
+        node: Endpoint,
         credentials: Credentials | None,
         tier: Tier | None,
         shard: int | None = None,
@@ -350,15 +353,16 @@ class Questions:
     ) -> Line:
         """`is_probe`: only the greeting matters, of a node that may require authentication."""
         # Before anything is opened: a client refused here must cost the node nothing.
-        user, secret = self._voucher.login_of(self._place.credentials if credentials is None else credentials)
-        if is_probe and not user and not secret and "cert" not in self._place.files:
+        user, secret = self._voucher.login_of(self._own if credentials is None else credentials)
+        if is_probe and not user and not secret and (self._files is None or self._files.cert is None):
             user, secret = self._voucher.own_login()
         if credentials is not None:
-            refuse_to_lend(user, self._place.files)
+            refuse_to_lend(user, self._files)
         login = ("AUTH", user or "default", secret) if user or secret else ()
         of_tier = () if tier in (None, CORRECTNESS) else ("TIER", "EFFICIENCY")
         of_shard = () if shard is None else ("SHARD", shard)
-        line = Line(*await asyncio.open_connection(host, port, ssl=self._tls))
+        tls = self._tls() if isinstance(self._tls, ClientTls) else self._tls
+        line = Line(*await asyncio.open_connection(node.host, node.port, ssl=tls))
         try:
             words = ("HELLO", 3, *login, *of_shard, *of_tier, "SETNAME", f"fencehold-gateway/{__version__}")
             line.hello = await line.call(*words)
@@ -385,14 +389,14 @@ class Questions:
         found = _map_in(await self.ask(credentials, tier, "SHARD.MAP", shard=shard))
         self._map = found if self._map is None else self._map.newest(found)
 
-    async def _role(self, host: str, port: int) -> str:
+    async def _role(self, node: Endpoint) -> str:
         now = asyncio.get_running_loop().time()
         with suppress(OSError, TimeoutError, FenceholdError):
             async with asyncio.timeout(self._timeout_s):
                 # Rate-limited: each failed login slows down all clients of this address.
                 is_probe = now - self._probes_refused_at > self.login_s
                 try:
-                    line = await self._greeted(host, port, None, None, is_probe=is_probe)
+                    line = await self._greeted(node, None, None, is_probe=is_probe)
                 except Unauthenticated:
                     self._probes_refused_at = now if is_probe else self._probes_refused_at
                     raise
@@ -417,7 +421,7 @@ async def _leader(line: Line, shard: int | None) -> list[Endpoint]:
             # NODE.LIST is for administrators; INFO is for all clients.
             facts = (fact.partition(b":") for fact in (await line.call("INFO")).splitlines())
             address = next((value.decode() for key, _, value in facts if key == b"leader_address"), "")
-        return [endpoint_of(address)] if address else []
+        return [endpoint(address)] if address else []
     return []
 
 

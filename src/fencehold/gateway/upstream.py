@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 
 from fencehold import aio
+from fencehold.drivers.address import Login, service_address, with_login
+from fencehold.drivers.tls import files_for
 from fencehold.errors import LimitExceeded, Overloaded, PermissionDenied, Unavailable, UsageError
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import (
@@ -26,9 +28,7 @@ from fencehold.gateway.credentials import (
     Voucher,
     not_let_in,
     refuse_to_lend,
-    url_with,
 )
-from fencehold.gateway.lines import place_of
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import ServedClient
 
@@ -56,7 +56,7 @@ class Upstream:
         self.bounds = bounds
         self._voucher = voucher or Voucher()
         self.questions = questions or Questions(url, tls, bounds, voucher=voucher)
-        self._files = place_of(url).files
+        self._files = files_for(service_address(url))
         self.connect_timeout_s = connect_timeout_s
         self.login_s = LOGIN_S
         self._shared: dict[Credentials, asyncio.Task[ServedClient]] = {}
@@ -82,7 +82,7 @@ class Upstream:
         refuse_to_lend(user, self._files)
         try:
             return await aio.connect(
-                url_with(self.url, user, secret),
+                with_login(self.url, Login(user, secret)),
                 ttl=ttl_s,
                 grace=ttl_s,
                 name=name,

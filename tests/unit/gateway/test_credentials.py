@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from fencehold.errors import UsageError
-from fencehold.gateway.credentials import ANONYMOUS, Credentials, forget_own_logins, read_authorization, url_with
+from fencehold.gateway.credentials import ANONYMOUS, Credentials, forget_own_logins, read_authorization
 
 
 def basic(text: str) -> str:
@@ -25,13 +25,6 @@ def test_what_is_neither_is_refused_and_not_shown(value: str) -> None:
     with pytest.raises(UsageError) as refused:
         read_authorization(value)
     assert value.partition(" ")[2] == "" or value not in str(refused.value)
-
-
-def test_the_client_takes_the_place_of_what_the_url_says() -> None:
-    """The listener's own login is for its own questions only."""
-    url = "fenceholds://door:own@a:1,b:2/?ca=x"
-    assert url_with(url, "a@b", "c/d") == "fenceholds://a%40b:c%2Fd@a:1,b:2/?ca=x"
-    assert url_with(url, "", "") == "fenceholds://a:1,b:2/?ca=x"
 
 
 def test_logins_in_the_environment_are_not_lent_either() -> None:

@@ -1,17 +1,21 @@
 """Questions of a gateway: no connection to a node stays open that nobody asks by."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Self
 
 import pytest
 
+from fencehold.drivers.tls import load_pair
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.types import CORRECTNESS
+from tests.unit.security.authority import Authority
 
 ANA = Credentials("ana", "secret")
 
@@ -39,8 +43,10 @@ class Node:
                 await self._left.wait()
 
     @asynccontextmanager
-    async def asked(self, more: str = "") -> AsyncIterator[tuple[Self, Questions]]:
-        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+    async def asked(
+        self, more: str = "", tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[tuple[Self, Questions]]:
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
         questions = Questions(f"fencehold://127.0.0.1:{port}{more}", None, GatewayBounds(), connect_timeout_s=0.3)
         try:
@@ -71,8 +77,12 @@ async def test_of_connections_that_show_a_login_again_at_once_one_stays() -> Non
         await node.until(2)
 
 
-async def test_for_a_client_that_is_refused_here_nothing_is_opened() -> None:
-    async with Node().asked("?cert=listener.pem") as (node, questions):
+async def test_for_a_client_that_is_refused_here_nothing_is_opened(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    mine, theirs = authority.client("listener"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pair(theirs, *authority.server())
+    more = f"?tls=yes&ca={authority.file}&cert={mine.cert}&key={mine.key}"
+    async with Node().asked(more, theirs) as (node, questions):
         for _ in range(3):
             with pytest.raises(Unauthenticated):
                 await questions.ask(ANONYMOUS, CORRECTNESS, "PING")

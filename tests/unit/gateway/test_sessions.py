@@ -11,10 +11,9 @@ import pytest
 from fencehold.core.commands import ChangePolicy
 from fencehold.core.outcomes import PolicyChanged
 from fencehold.core.policy import PolicyChange, Quota, Role, Rule, User, Verb
-from fencehold.errors import LimitExceeded, SessionExpired, UsageError
+from fencehold.errors import LimitExceeded, SessionExpired
 from fencehold.gateway.bounds import GatewayBounds
 from fencehold.gateway.credentials import ANONYMOUS, Credentials, Voucher
-from fencehold.gateway.lines import place_of
 from fencehold.gateway.problems import Unauthenticated
 from fencehold.gateway.questions import Questions
 from fencehold.gateway.served_client import Ask
@@ -270,16 +269,6 @@ def test_events_are_told_once_from_the_place_they_were_left_at() -> None:
             await questions.close()
 
     run(scene)
-
-
-def test_the_url_names_nodes_of_a_service() -> None:
-    """Anything else is no place for a listener to stand before."""
-    place = place_of("fenceholds://ann:s%2F@a,b:1,[::1]:2/?ca=x")
-    assert place.endpoints == (("a", 7420), ("b", 1), ("::1", 2))
-    assert (place.credentials, place.is_tls) == (Credentials("ann", "s/"), True)
-    for url in ("redis://a", "a:7420", "fencehold://", "fencehold://a:x"):
-        with pytest.raises(UsageError):
-            place_of(url)
 
 
 def test_others_are_told_where_a_client_comes_from() -> None:
