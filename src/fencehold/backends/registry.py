@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import cast
 
 from fencehold.backends.port import Backend, Settings
+from fencehold.drivers.address import scheme_in
 from fencehold.errors import Unsupported
 
 _MODULES = {
@@ -38,7 +39,7 @@ SCHEMES = tuple(sorted(_MODULES))
 
 def scheme_of(url: str) -> str:
     """The scheme, if it is a backend's; else empty."""
-    scheme = url.partition("://")[0]
+    scheme = scheme_in(url)
     return scheme if scheme in _MODULES else ""
 
 
@@ -58,6 +59,6 @@ def backend_of(url: str, settings: Settings) -> Backend:
         top = error.name.partition(".")[0]
         extra, package = _EXTRAS.get(module, module), _PACKAGES.get(top, top)
         raise Unsupported(
-            f"{url.partition('://')[0]}:// needs the package {package!r}: pip install 'fencehold[{extra}]'"
+            f"{scheme_in(url)}:// needs the package {package!r}: pip install 'fencehold[{extra}]'"
         ) from error
     return cast(Backend, made)

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from fencehold.cli.shard_wires import ShardWires
+from fencehold.drivers.address import endpoint, with_endpoints
 from fencehold.errors import FenceholdError, Unavailable, UsageError
 from fencehold.placement.cells import CellMap
 from fencehold.placement.home_procedures import (
@@ -38,13 +38,6 @@ _SHARDS_AT_ONCE = 16
 _LOOK_S = 3.0
 """How long to look for the leader of a cell."""
 _decode = msgspec.json.Decoder(CellMap).decode
-
-
-def url_of(url: str, addresses: tuple[str, ...]) -> str:
-    """The URL of a cell: like the one given, with the same credentials."""
-    parts = urlsplit(url)
-    user, at, _ = parts.netloc.rpartition("@")
-    return f"{parts.scheme}://{user}{at}{','.join(addresses)}" + (f"?{parts.query}" if parts.query else "")
 
 
 class CellWires:
@@ -120,7 +113,7 @@ class CellWires:
     def _of(self, cell: str) -> ShardWires:
         wires = self._wires.get(cell)
         if wires is None:
-            url = url_of(self._url, self._addresses[cell])
+            url = with_endpoints(self._url, map(endpoint, self._addresses[cell]))
             try:
                 wires = self._wires[cell] = ShardWires(url, patience_s=_LOOK_S)
             except Unavailable as error:

@@ -15,7 +15,6 @@ import ssl
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -35,7 +34,16 @@ from fencehold.client.login import LoginFiles, login_of
 from fencehold.client.protocol.connection import Settings
 from fencehold.client.protocol.session import SessionProtocol
 from fencehold.client.rules import Rules
-from fencehold.drivers.address import SERVICE_SCHEMES, Login, ServiceAddress, service_address, wrong_scheme
+from fencehold.drivers.address import (
+    SERVICE_SCHEMES,
+    Login,
+    ServiceAddress,
+    endpoint,
+    scheme_in,
+    service_address,
+    with_endpoints,
+    wrong_scheme,
+)
 from fencehold.drivers.tls import ClientTls, files_of, files_of_environment
 from fencehold.errors import Unsupported, UsageError
 from fencehold.guarantees import Guarantees
@@ -73,7 +81,7 @@ class Source(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def is_service(self) -> bool:
         """Whether its carriers are channels to a service."""
         is_bare = not self.has_breaker and not self.proceeds
-        return is_bare and _scheme(self.url) in (*SERVICE_SCHEMES, _MEMORY)
+        return is_bare and scheme_in(self.url) in (*SERVICE_SCHEMES, _MEMORY)
 
     def guarded(self) -> "Source":
         """The same with a circuit breaker."""
@@ -150,7 +158,7 @@ def carrier_of(source: Source, *, is_direct: bool = False) -> Carrier:
 
 
 def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
-    config, scheme = source.config, _scheme(source.url)
+    config, scheme = source.config, scheme_in(source.url)
     if scheme in SERVICE_SCHEMES:
         # A new one each time: a child process makes carriers of the same source.
         source = msgspec.structs.replace(source, client=config.identify())
@@ -160,7 +168,9 @@ def _bare_carrier(source: Source, is_direct: bool) -> Carrier:
     if scheme == _MEMORY:
         from fencehold.client.memory import HostedChannel  # noqa: PLC0415 - it brings the whole server
 
-        return HostedChannel(source.url, lambda url: _driver(source, url, is_direct), source.guarantees)
+        # However it is spelled, it is one service.
+        hosted = _MEMORY + source.url[len(_MEMORY) :]
+        return HostedChannel(hosted, lambda url: _driver(source, url, is_direct), source.guarantees)
     settings = _settings_of_backend(config)
     backend = registry.backend_of(source.url, settings)
     return DirectCarrier(backend, settings, config.clock, long_wait=config.long_wait_s)
@@ -174,10 +184,7 @@ def _shard_channel(source: Source, shard: int) -> Channel:
 
 def _cell_carrier(source: Source, cell: Cell) -> tuple[Carrier, Channel]:
     """A carrier of its own for another cell, reached as the first one is; with a circuit breaker."""
-    parts = urlsplit(source.url)
-    user, at, _ = parts.netloc.rpartition("@")
-    query = f"?{parts.query}" if parts.query else ""
-    url = f"{parts.scheme}://{user}{at}{','.join(cell.addresses)}{query}"
+    url = with_endpoints(source.url, map(endpoint, cell.addresses))
     carrier = carrier_of(msgspec.structs.replace(source, url=url, is_far=True, has_breaker=True, proceeds=False))
     channel = channel_of(carrier)
     if channel is None:
@@ -187,7 +194,7 @@ def _cell_carrier(source: Source, cell: Cell) -> tuple[Carrier, Channel]:
 
 def _driver(source: Source, url: str, is_direct: bool) -> Driver:
     # memory:// is the process's own and needs no login: that is for a service.
-    login = Login() if _scheme(source.url) == _MEMORY else None
+    login = Login() if scheme_in(source.url) == _MEMORY else None
     kind, loop = SharedProtocol if is_direct else SessionProtocol, asyncio.get_running_loop()
     place = (source.machine, login, source.shard, source.client)
     protocol = session_protocol(source.config, url, *place, kind=kind)
@@ -226,7 +233,7 @@ def session_protocol(
         tier=machine,
         shard=shard,
     )
-    return kind(settings, Rotation(address.endpoints, config.draw, scheme=_scheme(url)))
+    return kind(settings, Rotation(address.endpoints, config.draw, scheme=scheme_in(url)))
 
 
 def _login(config: Config, address: ServiceAddress) -> Login:
@@ -252,7 +259,7 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
     """All that one URL can serve."""
     if not isinstance(url, str):
         raise UsageError(f"a URL must be a str such as 'fencehold://127.0.0.1:7420', got {url!r}")
-    scheme = _scheme(url)
+    scheme = scheme_in(url)
     if scheme in SERVICE_SCHEMES:
         address = service_address(url)
         # Read again for each session; errors in its files are raised before anything is connected to.
@@ -260,7 +267,7 @@ def _sources(config: Config, url: str) -> dict[Tier, Source]:
         # Shared by both tiers: making it may read all certificates of the machine.
         tls = _tls(config, address) if config.tls is None else config.tls
         return {tier: _service(config, url, tier, tls) for tier in Tier}
-    if scheme != _MEMORY and (scheme not in registry.SCHEMES or "://" not in url):
+    if scheme != _MEMORY and scheme not in registry.SCHEMES:
         raise wrong_scheme(url, (*SERVICE_SCHEMES, _MEMORY, *registry.SCHEMES))
     given = _guarantees(config, url, Tier.CORRECTNESS)
     machine = _MEMORY_MACHINE if scheme == _MEMORY else ""
@@ -284,7 +291,7 @@ def _tls(config: Config, address: ServiceAddress) -> ClientTls | None:
 
 def _guarantees(config: Config, url: str, tier: Tier) -> Guarantees:
     """What the source at a URL guarantees in a tier."""
-    scheme = _scheme(url)
+    scheme = scheme_in(url)
     if scheme not in (*SERVICE_SCHEMES, _MEMORY):
         # Made for that, and to check the URL; it connects to nothing.
         backend: Backend = registry.backend_of(url, _settings_of_backend(config))
@@ -314,10 +321,6 @@ def _guarantees(config: Config, url: str, tier: Tier) -> Guarantees:
 def _settings_of_backend(config: Config) -> BackendSettings:
     said = session_meta(config.name, config.meta, __version__)
     return BackendSettings(config.ttl, config.connect_timeout, said)
-
-
-def _scheme(url: str) -> str:
-    return url.partition("://")[0]
 
 
 def _lack(is_linearizable: bool) -> str:

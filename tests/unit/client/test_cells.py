@@ -12,11 +12,16 @@ from typer.testing import CliRunner
 
 import fencehold
 from fencehold import aio
+from fencehold.cli import cell_wires
 from fencehold.cli.app import build
+from fencehold.client import connect
+from fencehold.client.config import Config as ClientConfig
 from fencehold.core.state import State
+from fencehold.drivers.address import Endpoint, service_address
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import Unavailable, UsageError
 from fencehold.node.suspicion import Patience
+from fencehold.placement.cells import Cell, CellMap
 from fencehold.server import Config, Server
 from tests.unit.node.doubles import until
 from tests.unit.node.test_slot_mover import SHARDS, moved_on
@@ -242,3 +247,19 @@ async def test_who_observes_an_election_hears_of_its_shard_in_the_cell_of_its_na
                 await term.release()
                 assert await anext(leaders) is None
                 await moved_on(eu, "a")
+
+
+@pytest.mark.parametrize("login", ["ann:p#1", "ann:p%231", "ann:a%2Fb", ":t"])
+def test_another_cell_is_shown_the_login_of_the_url(login: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever characters it has; by the client and by the command."""
+    url, other = f"fencehold://{login}@near:1", ("far:2", "[::1]:3")
+    reached: list[str] = []
+    monkeypatch.setattr(connect, "carrier_of", lambda source: reached.append(source.url))
+    monkeypatch.setattr(connect, "channel_of", lambda _: True)
+    connect._cell_carrier(connect.plan_of(ClientConfig(url=url)).first, Cell("us", other))
+    monkeypatch.setattr(cell_wires, "ShardWires", lambda url, **_: reached.append(url))
+    wires = cell_wires.CellWires(url)
+    wires.know(CellMap(1, (Cell("us", other),), ()))
+    wires._of("us")
+    expected = service_address(url)._replace(endpoints=(Endpoint("far", 2), Endpoint("::1", 3)))
+    assert [service_address(each) for each in reached] == [expected] * 2

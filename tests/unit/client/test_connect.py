@@ -201,3 +201,13 @@ async def test_a_login_of_the_environment_is_not_for_memory(monkeypatch: pytest.
     monkeypatch.setenv("FENCEHOLD_SECRET", "hush")
     async with aio.connect("memory://logins") as client, client.lock("a") as hold:
         assert hold.fence
+
+
+async def test_a_scheme_may_be_written_in_capitals() -> None:
+    """As in any URL; and it is the same service."""
+    async with aio.connect("MEMORY://capitals") as one, aio.connect("memory://capitals") as other:
+        async with one.lock("a"):
+            assert await other.lock("a").acquire(timeout=0) is None
+    assert plan("FENCEHOLD://h").first.guarantees.backend == "fencehold"
+    assert plan("FENCEHOLDS://h").first.tls is not None
+    assert plan("SQLITE:///locks.db").first.guarantees.backend == "sqlite"

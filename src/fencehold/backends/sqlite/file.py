@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from fencehold.backends.sqlite import boot_clock
 from fencehold.backends.sqlite.rows import FORMAT, TABLES, LeaseRows
-from fencehold.drivers.address import Scheme, refusal, seconds
+from fencehold.drivers.address import Scheme, parts_of, refusal, seconds
 from fencehold.errors import FenceholdError, OutcomeUnknown, PermissionDenied, Unavailable, Unsupported, UsageError
 
 SCHEME = Scheme(
@@ -56,7 +56,8 @@ class SqliteAddress(NamedTuple):
         Raises:
             UsageError: it is none; the message says what to write instead.
         """
-        if url.partition("?")[0].removeprefix("sqlite://") in ("", "/", "/:memory:", ":memory:"):
+        parts = parts_of(url)
+        if parts.hosts + parts.path in ("", "/", "/:memory:", ":memory:"):
             why = f"it needs a file that processes share; for one process, use memory://. Else {SCHEME.form}"
             raise refusal(url, why)
         said = SCHEME.parse(url)
