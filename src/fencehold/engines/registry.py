@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fencehold.drivers.address import Scheme, shown
+from fencehold.drivers.address import Scheme, parts_of, shown
 from fencehold.engines.file import FileJournal
 from fencehold.engines.memory import MemoryJournal, MemoryStore
 from fencehold.errors import UsageError
@@ -100,15 +100,13 @@ def _scheme_of(url: str) -> str | None:
 
 def _path_in(url: str) -> str:
     said = _FILE.parse(url)
-    if [each.host for each in said.endpoints] not in ([], ["localhost"]) or not url.partition("://")[2].partition(
-        "/"
-    )[1]:
+    if [each.host for each in said.endpoints] not in ([], ["localhost"]) or not parts_of(url).path:
         raise said.refusal(f"it names no directory; write {_FILE.form}")
     return f"/{said.path}"
 
 
 def _memory(url: str) -> MemoryJournal:
-    if url.partition("://")[2]:
+    if any(parts_of(url)[1:]):
         raise UsageError(f"{shown(url)}: memory has no address; write memory://")
     return MemoryJournal(MemoryStore())
 

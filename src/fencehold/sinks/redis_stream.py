@@ -9,7 +9,7 @@ number of the shard appended, as in `fencehold:events:3`.
 from collections.abc import Sequence
 from functools import partial
 
-from fencehold.drivers.address import Scheme, text, whole
+from fencehold.drivers.address import Scheme, scheme_in, text, whole, without_options
 from fencehold.drivers.resp.address import REDIS, SENTINEL, RedisAddress
 from fencehold.drivers.resp.client import RespClient, Script
 from fencehold.drivers.resp.connection import Connect, SentinelConnect, connect, pack
@@ -60,7 +60,7 @@ class RedisStream:
     @classmethod
     def of(cls, url: str) -> "RedisStream":
         """Raises UsageError: the URL is none."""
-        is_sentinels = url.partition("://")[0].lower().endswith("+sentinel")
+        is_sentinels = scheme_in(url).endswith("+sentinel")
         table = SENTINEL if is_sentinels else REDIS
         said = Scheme(
             names=table.names,
@@ -71,7 +71,7 @@ class RedisStream:
             hosts_min=table.hosts_min,
         ).parse(url)
         ours = {option.name for option in _OPTIONS}
-        address = RedisAddress.parse(_without(url, ours))
+        address = RedisAddress.parse(without_options(url, ours))
         return cls(address, said.options["stream"], said.options["maxlen"])
 
     async def open(self, shards: int = 1) -> Cursors:
@@ -115,10 +115,3 @@ class RedisStream:
             known = (self._address.sentinels, self._address.service, self._address.server)
             return SentinelConnect(*known, _CONNECT_S, _ANSWER_S)
         return partial(connect, self._address.server, _CONNECT_S, _ANSWER_S)
-
-
-def _without(url: str, names: set[str]) -> str:
-    """The URL without some of its options."""
-    head, _, query = url.partition("?")
-    kept = [item for item in query.split("&") if item and item.partition("=")[0] not in names]
-    return f"{head}?{'&'.join(kept)}" if kept else head

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fencehold.drivers.address import wrong_scheme
+from fencehold.drivers.address import scheme_in, wrong_scheme
 from fencehold.sinks.json_lines import JsonLines
 from fencehold.sinks.kafka import KafkaTopic
 from fencehold.sinks.nats_jetstream import NatsJetStream
@@ -32,13 +32,12 @@ def sink_of(url: str, cluster: str) -> Sink:
     Raises:
         UsageError: it names none; the message says what to write instead.
     """
-    scheme, separator, _ = url.partition("://")
-    scheme = scheme.lower()
-    if separator and scheme in _REDIS:
+    scheme = scheme_in(url)
+    if scheme in _REDIS:
         # Its driver comes with an extra.
         from fencehold.sinks.redis_stream import RedisStream  # noqa: PLC0415
 
         return RedisStream.of(url)
-    if not separator or scheme not in _OF:
+    if scheme not in _OF:
         raise wrong_scheme(url, SCHEMES)
     return _OF[scheme](url, cluster)

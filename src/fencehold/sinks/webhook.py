@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from fencehold import __version__
 from fencehold.client.login import read_secret
-from fencehold.drivers.address import ParsedUrl, Scheme, seconds, text
+from fencehold.drivers.address import ParsedUrl, Scheme, scheme_in, seconds, text
 from fencehold.drivers.connect_errors import of_attempt
 from fencehold.drivers.tls import client_context
 from fencehold.errors import OutcomeUnknown, Unavailable, UsageError
@@ -170,7 +170,7 @@ def signature(secret: bytes, seconds_: str, body: bytes) -> str:
 
 def _parsed(url: str) -> ParsedUrl:
     """The usual port is that of HTTP, with or without TLS."""
-    is_tls = url.partition("://")[0].lower() in SCHEME.secure
+    is_tls = scheme_in(url) in SCHEME.secure
     table = Scheme(
         SCHEME.names, SCHEME.form, SCHEME.secure, 443 if is_tls else 80, SCHEME.options, hosts_max=SCHEME.hosts_max
     )

@@ -1,6 +1,8 @@
 """The one language of URLs: the same for every scheme, and wrong ones are told what is wrong."""
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,16 @@ from fencehold.drivers.address import (
     endpoint,
     flag,
     identifier,
+    parts_of,
     seconds,
     service_address,
     several,
     shown,
     text,
     whole,
+    with_endpoints,
+    with_login,
+    without_options,
     word,
     written,
 )
@@ -289,6 +295,80 @@ def test_what_is_written_is_read_again() -> None:
     assert "c/d" not in shown(url)
     assert "x&y" not in shown(url)
     assert written("redis", Login(), [Endpoint("h", 1)]) == "redis://h:1"
+
+
+@pytest.mark.parametrize(
+    ("url", "login", "changed"),
+    [
+        ("fenceholds://door:own@a:1,b:2/?ca=x", ("a@b", "c/d"), "fenceholds://a%40b:c%2Fd@a:1,b:2/?ca=x"),
+        ("fenceholds://door:own@a:1,b:2/?ca=x", ("", ""), "fenceholds://a:1,b:2/?ca=x"),
+        ("fenceholds://o:p@h?ca=/a@b/ca.pem", ("u", "s"), "fenceholds://u:s@h?ca=/a%40b/ca.pem"),
+        ("fenceholds://o:p@h?ca=/a@b/ca.pem", ("", ""), "fenceholds://h?ca=/a%40b/ca.pem"),
+        ("fencehold://u:p#1@h:1", ("", "t"), "fencehold://:t@h:1"),
+        ("FENCEHOLD://h", ("u", ""), "fencehold://u:@h"),
+    ],
+)
+def test_another_login_is_sent_to_the_servers_of_the_url(url: str, login: tuple[str, str], changed: str) -> None:
+    """Whatever stands after them."""
+    assert with_login(url, Login(*login)) == changed
+    said, before = service_address(changed), service_address(url)
+    assert (said.user, said.secret, said.endpoints, said.tls) == (*login, before.endpoints, before.tls)
+
+
+def test_a_url_of_which_nobody_can_tell_where_its_login_ends_is_not_changed() -> None:
+    """The login might be sent to what follows the @."""
+    url = "fenceholds://h?ca=/a@b/ca.pem"
+    for change in (partial(with_login, login=Login("u", "hush")), partial(with_endpoints, endpoints=())):
+        assert "after the hosts no @" in refused(change, url)
+
+
+@pytest.mark.parametrize(
+    "url", ["fencehold://u:p#1@h:1", "fenceholds://u:p%231@h,i?ca=/c@d", "fencehold://u:p#1@h/x"]
+)
+def test_other_servers_are_shown_the_same_login(url: str) -> None:
+    """Over TLS as before, if that was asked for."""
+    servers = (Endpoint("a", 7420), Endpoint("::1", 2))
+    said, before = service_address(with_endpoints(url, servers)), service_address(url)
+    assert said == before._replace(endpoints=servers)
+    assert (said.user, said.secret) == ("u", "p#1")
+
+
+@pytest.mark.parametrize("host", ["x@evil", "a/b", "a?b", "a,b", "[a", "a]"])
+def test_what_is_no_host_does_not_get_a_login(host: str) -> None:
+    """It would end up elsewhere."""
+    with pytest.raises(UsageError, match="a host is written without"):
+        with_endpoints("fencehold://u:p@h", [Endpoint(host, 1)])
+
+
+def test_an_option_is_left_out_however_it_is_spelled() -> None:
+    """As it would be read."""
+    url = "redis://u:p@h/1?stream=a&prefix=b%26&%73tream=c&maxlen=3"
+    assert without_options(url, {"stream", "maxlen"}) == "redis://u:p@h/1?prefix=b%26"
+    assert without_options("redis://h/1?stream=a", {"stream"}) == "redis://h/1"
+    assert without_options("redis://u:p@/run/r?db=1", {"stream"}) == "redis://u:p@/run/r?db=1"
+
+
+def test_the_parts_of_a_url_are_shown_without_its_secret() -> None:
+    """Whatever is logged of them."""
+    assert "hush" not in repr(parts_of("fencehold://u:hush@h"))
+
+
+OTHER_LANGUAGES = {
+    "drivers/address.py": "it is the one place",
+    "drivers/etcd/survey.py": "what etcd reports of its members, and nobody writes for us",
+    "doors/http/same_site.py": "the Origin of a page, as browsers send it",
+}
+"""Where URLs are taken apart that are none of ours, and why."""
+TAKES_APART = re.compile(r"url(?:un)?(?:split|parse)\b|(?:partition|split)\(\s*[\"'](?:://|@)[\"']")
+
+
+def test_urls_are_taken_apart_in_one_place() -> None:
+    """Whoever does it again does it differently, and a secret goes astray."""
+    source = Path(__file__).parents[3] / "src/fencehold"
+    found = {
+        str(path.relative_to(source)) for path in source.rglob("*.py") if TAKES_APART.search(path.read_text())
+    }
+    assert found == set(OTHER_LANGUAGES)
 
 
 def test_the_page_of_urls_names_every_scheme_and_option() -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict
 
-from fencehold.drivers.address import ParsedUrl, Scheme, refusal
+from fencehold.drivers.address import ParsedUrl, Scheme, parts_of, refusal
 from fencehold.drivers.postgres.connection import Host
 
 POOLERS = ("detect", "none", "session", "transaction")
@@ -91,7 +91,7 @@ def _keywords() -> frozenset[str]:
 
 def _params(said: ParsedUrl) -> dict[str, Any]:
     options = {**said.others, **_tls(said)}
-    head = f"postgresql://{said.url.partition('://')[2].partition('?')[0]}"
+    head = parts_of(said.url)._replace(scheme="postgresql", query="").url
     try:
         params = conninfo_to_dict(f"{head}?{urlencode(options, quote_via=quote)}" if options else head)
     except ProgrammingError:

@@ -14,7 +14,7 @@ Options: ``prefix=`` stands before every name; ``fence=yes`` counts grants; ``se
 
 from typing import NamedTuple, Self
 
-from fencehold.drivers.address import Endpoint, Login, ParsedUrl, Scheme, TlsFiles, flag, seconds, text
+from fencehold.drivers.address import Endpoint, Login, ParsedUrl, Scheme, TlsFiles, flag, scheme_in, seconds, text
 from fencehold.drivers.tls import check_readable
 
 PORT = 6379
@@ -79,7 +79,7 @@ class RedisAddress(NamedTuple):
         Raises:
             UsageError: it is none; the message says what to write instead.
         """
-        is_sentinels = url.partition("://")[0].lower().endswith("+sentinel")
+        is_sentinels = scheme_in(url).endswith("+sentinel")
         said = _checked((SENTINEL if is_sentinels else REDIS).parse(url))
         server, sentinels, service = _through_sentinels(said) if is_sentinels else (_single(said), (), "")
         return cls(server, sentinels, service, said.options["prefix"], said.options["fence"])
