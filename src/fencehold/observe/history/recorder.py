@@ -22,8 +22,8 @@ from fencehold.observe.history.lasting_spans import EndOfHold
 from fencehold.observe.history.span import HOLD, WAIT, Gap, Span
 from fencehold.observe.history.store import Store
 
-ROWS_PER_BATCH = 5_000
-BATCH_S = 0.25
+ROWS_PER_BATCH = 20_000
+BATCH_S = 1.0
 _SEPARATOR = "\x1f"
 _new: Final = tuple.__new__
 # For every command: to look up a member of an enumeration takes ten times as long as a name of the module.
