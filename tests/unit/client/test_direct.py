@@ -1,5 +1,6 @@
 """Callers that send and receive by themselves: turns, what is left in them, and a heart that beats on."""
 
+import errno
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from fencehold import Client, State
 from fencehold.client.blocking.portal import DirectPortal
 from fencehold.client.direct import exchange, turns
 from fencehold.client.direct.line import Line
+from fencehold.client.direct.spin import Spin
 from fencehold.client.direct.turns import Call
 from fencehold.client.protocol.requests import Acquire
 from fencehold.locks.terms import Terms
@@ -82,20 +84,20 @@ def is_done_by_itself(client: Client, ttl: float | None) -> bool:
     return seen == ["send", "receive"] * 2
 
 
-def until_interrupted(call: Callable[[], object]) -> None:
+def until_interrupted(call: Callable[[], object], by: type[BaseException] = KeyboardInterrupt) -> None:
     """Call until it is interrupted: it is not if the loop has its turn."""
 
     def is_interrupted() -> bool:
         try:
             call()
-        except KeyboardInterrupt:
+        except by:
             return True
         return False
 
     until_true(is_interrupted)
 
 
-def interrupt(line: Line, what: str, where: str) -> None:
+def interrupt(line: Line, what: str, where: str, by: type[BaseException] = KeyboardInterrupt) -> None:
     """Have this thread interrupted in a system call, before it has done anything or after."""
     call, here = getattr(line, what), threading.get_ident()
 
@@ -104,7 +106,7 @@ def interrupt(line: Line, what: str, where: str) -> None:
             return call(*args)
         if where == "after":
             call(*args)
-        raise KeyboardInterrupt
+        raise by
 
     setattr(line, what, interrupted)
 
@@ -215,22 +217,72 @@ def test_an_answer_that_is_slow_is_left_to_the_loops_thread(
         assert not other.lock("slow").locked()
 
 
+@pytest.mark.parametrize("by", [KeyboardInterrupt, TimeoutError, BlockingIOError])
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("what", ["send", "receive"])
 def test_an_interrupt_inside_a_system_call_costs_a_connection_but_no_hold(
-    client: Client, other: Client, what: str, where: str
+    client: Client, other: Client, what: str, where: str, by: type[BaseException]
 ) -> None:
     """What was sent or read is not known then: the session goes on, on another connection."""
     kept = client.lock("kept").acquire()
     session, line = session_of(client).id, line_of(client)
-    interrupt(line, what, where)
-    until_interrupted(lambda: client.lock("gone").acquire().release())
+    interrupt(line, what, where, by)
+    until_interrupted(lambda: client.lock("gone").acquire().release(), by)
     assert client.explain("gone").holders == ()
     assert line_of(client) is not line
     assert session_of(client).id == session
     kept.check()
     assert other.explain("kept").holders[0].fence == kept.fence
     kept.release()
+
+
+@pytest.mark.parametrize("by", [TimeoutError, BlockingIOError])
+def test_a_reply_that_an_interrupt_lost_is_not_followed_by_the_next_in_its_place(
+    client: Client, other: Client, by: type[BaseException]
+) -> None:
+    """As of a time limit: what its handler raises is an OSError, as if the reply were late."""
+    with other.lock("theirs"):
+        interrupt(line_of(client), "receive", "after", by)
+        until_interrupted(lambda: client.lock("theirs", timeout=0).acquire(), by)
+        mine = client.lock("mine").acquire()
+        assert [holder.fence for holder in other.explain("mine").holders] == [mine.fence]
+        assert client.lock("theirs", timeout=0).acquire() is None
+        assert list(session_of(client).holds) == [mine.fence]
+    mine.release()
+
+
+def test_an_interrupt_between_a_reply_and_its_record_costs_a_connection(
+    client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, learn = threading.get_ident(), Spin._learn
+
+    def interrupted(spin: Spin, is_in_time: bool) -> None:
+        learn(spin, is_in_time)
+        if threading.get_ident() == here:
+            raise TimeoutError
+
+    line = line_of(client)
+    line.receive = Spin(line.socket.recv).receive
+    with monkeypatch.context() as patched:
+        patched.setattr(Spin, "_learn", interrupted)
+        until_interrupted(lambda: client.lock("gone").acquire().release(), TimeoutError)
+    with other.lock("gone", timeout=60):
+        assert not session_of(client).holds
+    assert line_of(client) is not line
+
+
+@pytest.mark.parametrize("what", ["send", "receive"])
+def test_a_connection_that_breaks_in_a_call_is_replaced_and_the_call_succeeds(
+    client: Client, other: Client, what: str
+) -> None:
+    line = line_of(client)
+
+    def broken(*_: Any) -> Any:
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+
+    setattr(line, what, broken)
+    with client.lock("kept", timeout=60) as hold:
+        assert [holder.fence for holder in other.explain("kept").holders] == [hold.fence]
 
 
 def test_an_interrupted_release_is_done(client: Client, other: Client) -> None:

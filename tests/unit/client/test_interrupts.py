@@ -27,6 +27,8 @@ def url() -> Iterator[str]:
 def client(request: pytest.FixtureRequest, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """One whose callers send and receive by themselves, whatever came before, or one whose calls are tasks."""
     monkeypatch.setattr("fencehold.client.direct.exchange.COMPANY", 0)
+    # Each run has to come by the same points.
+    monkeypatch.setattr("fencehold.client.direct.spin.processors", lambda: 1)
     routed = None if request.param == "service" else url
     with fencehold.connect(None if routed else url, correctness=routed, efficiency=routed) as client:
         yield client

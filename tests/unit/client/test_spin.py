@@ -1,9 +1,11 @@
 """A caller spins for its reply for a moment, unless that did not help lately."""
 
+import errno
 import os
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +30,7 @@ class Server:
         elif self.looks < self.takes_looks:
             self.looks += 1
             self.now += self.look_s
-            raise BlockingIOError
+            raise BlockingIOError(errno.EAGAIN, "not now")
         self.looks = 0
         return b"reply"
 
@@ -108,6 +110,19 @@ def test_an_error_of_the_socket_is_the_callers() -> None:
         Spin(broken).receive(100)
 
 
+def test_what_a_signal_handler_raises_is_no_late_reply() -> None:
+    """The bytes may have been taken from the socket before it: to go on would lose them unnoticed."""
+    looks = []
+
+    def interrupted(_: int, flags: int) -> bytes:
+        looks.append(flags)
+        raise BlockingIOError
+
+    with pytest.raises(BlockingIOError):
+        Spin(interrupted).receive(100)
+    assert looks == [NOW]
+
+
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, its = socket.socketpair()
@@ -129,10 +144,27 @@ def test_on_a_real_socket(pair: tuple[socket.socket, socket.socket], monkeypatch
     assert receive(100) == b""
 
 
+@pytest.mark.parametrize(
+    ("may_use", "quota", "spins"),
+    [
+        ({3}, None, False),
+        ({3, 4}, None, True),
+        ({3, 4}, "max 100000", True),
+        ({3, 4}, "100000 100000", False),
+        ({3, 4}, "150000 100000", True),
+        ({3, 4}, "garbage", True),
+    ],
+)
 def test_with_one_processor_all_callers_sleep(
-    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+    pair: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    may_use: set[int],
+    quota: str | None,
+    spins: bool,
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
-    assert spinning(pair[0].recv) == pair[0].recv
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 4}, raising=False)
-    assert (spinning(pair[0].recv) != pair[0].recv) is bool(NOW)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: may_use, raising=False)
+    monkeypatch.setattr(spin, "_QUOTA", tmp_path / "cpu.max")
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota + "\n")
+    assert (spinning(pair[0].recv) != pair[0].recv) is (spins and bool(NOW))

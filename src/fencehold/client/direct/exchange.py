@@ -1,6 +1,6 @@
 """An exchange: a caller sends its request and reads its reply, on its own thread, in one turn.
 
-Two system calls, when all goes well. The laws are those of `turns`.
+One call to send and, unless it spins (`spin`), one to receive, when all goes well. The laws are those of `turns`.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 from hiredis import ProtocolError
 
 from fencehold.client.direct.driver import TICK_S, LineDriver
-from fencehold.client.direct.spin import NOW
+from fencehold.client.direct.spin import NOT_NOW, NOW
 from fencehold.client.direct.turns import RECEIVED, RECEIVING, SENDING, SENT, Call
 from fencehold.client.protocol import single_request
 from fencehold.client.protocol.session import NOTHING
@@ -63,8 +63,10 @@ class Exchange:
             words = tls.encrypt(words)
         try:
             sent = line.send(words, NOW)
-        except OSError:
-            # Full, or broken: the loop is notified of the latter.
+        except OSError as error:
+            if error.errno not in NOT_NOW:
+                self._leave_in_doubt(call, error)
+                return
             sent = 0
         if call.is_left:
             return  # type: ignore[unreachable]  # Others set it.
@@ -77,8 +79,10 @@ class Exchange:
         call.stage = RECEIVING
         try:
             data = line.receive(REPLY_BYTES)
-        except OSError:
-            # Slow, or broken.
+        except OSError as error:
+            if error.errno not in NOT_NOW:
+                self._leave_in_doubt(call, error)
+                return
             data = b""
         if call.is_left:
             return  # type: ignore[unreachable]  # Others set it.
@@ -114,6 +118,17 @@ class Exchange:
         self._driver.expect_company(COMPANY)
         self._turns.leave(call)
         self._post(self._look, call)
+
+    def _leave_in_doubt(self, call: Call, error: OSError) -> None:
+        """A system call failed, or a signal handler raised this in it: what was sent or read is not known.
+
+        It may be anything that a handler raises, `TimeoutError` most of all, after the bytes of a reply were taken
+        from the socket. So nothing is concluded from it, and the stage stays; the handler's own is its caller's.
+        """
+        if error.errno is None:
+            raise error
+        if not call.is_left:
+            self._leave(call)
 
     def _look(self, _: Call) -> None:
         with self._turns:

@@ -9,12 +9,14 @@ machine with two processors, 44 µs an operation in the place of 77 (decision 17
    a busy machine costs one such moment in a thousand calls.
 3. *Others come first.* Between two looks the processor is offered to whatever waits for it. A thread that had to
    wait for the interpreter meanwhile counts as one whose reply was late: each look has to get it back.
-4. *Not where there is one processor only*: the server may need it.
+4. *Not where there is one processor only*, or a quota of no more: the server may need it.
 """
 
+import errno
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from time import perf_counter
 
 SPIN_S = 0.000_25
@@ -22,13 +24,22 @@ SKIPPED_MIN, SKIPPED_MAX = 16, 1_024
 
 NOW = getattr(socket, "MSG_DONTWAIT", 0)
 """The flag for calls that do not block."""
+NOT_NOW = (errno.EAGAIN, errno.EWOULDBLOCK)
+"""What those fail with that would have blocked, and those that block after their timeout: nothing was done."""
 
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Of version 2, as a container sees its own."""
 _YIELD: Callable[[], None] = getattr(os, "sched_yield", lambda: None)
 
 
-def processors() -> int:
-    """How many this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def processors() -> float:
+    """How many this process may use: those it may run on, and no more than the quota of its control group."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = _QUOTA.read_text().split()
+    except (OSError, ValueError):
+        return count
+    return count if quota == "max" else min(count, int(quota) / int(period))
 
 
 class Spin:
@@ -61,7 +72,10 @@ class Spin:
             try:
                 data = receive(size, NOW)
                 break
-            except BlockingIOError:
+            except BlockingIOError as error:
+                if error.errno not in NOT_NOW:
+                    # A signal handler's, and the bytes may be taken.
+                    raise
                 if now() >= until:
                     self._learn(False)
                     return receive(size)

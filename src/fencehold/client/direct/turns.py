@@ -10,8 +10,9 @@
     as it is; the loop's thread continues from the record. Only for an interrupt inside a system call it is not
     known what was sent or read: then the connection is in doubt. The loop's thread makes another one, resumes the
     session there, and repeats the request under its id.
-4.  *No turn of a caller is long*: it waits for its reply for `PATIENCE_S`, and leaves the rest to the loop's
-    thread. So a keep-alive never waits longer than that behind a caller.
+4.  *No turn of a caller is long*: it spins for a moment (`spin`), waits for its reply for `PATIENCE_S`, and
+    leaves the rest to the loop's thread. So a keep-alive waits no longer than that behind a caller, plus the time
+    in which other threads have the interpreter.
 5.  *The loop goes first.* While it waits for its turn, no caller begins one.
 6.  *A thread never waits for itself.* A signal handler, or a finalizer, may use the client in the middle of a turn
     of the same thread: that turn is left to the loop's thread then, and its caller waits for the reply like any
