@@ -95,6 +95,7 @@ def build(quick: bool) -> Contest:
 
 def _musts() -> list[Must]:
     return [
+        at_least("at 1x1, times etcd's Lock API at 1x1", ratio("SDK 1x1", "etcd Lock API 1x1"), 1, "×"),
         at_least("at 1x256, times etcd's Lock API at 1x256", ratio("SDK 1x256", "etcd Lock API 1x256"), 7, "×"),
         at_least("at 64x1, times etcd's Lock API at 64x1", ratio("SDK 64x1", "etcd Lock API 64x1"), 2, "×"),
         at_least("at 64x1, times etcd's Lock API at 1x64", ratio("SDK 64x1", "etcd Lock API 1x64"), 2, "×"),
