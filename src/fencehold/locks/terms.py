@@ -16,12 +16,14 @@ Forever: TypeAlias = Literal[-1] | None
 
 _OWN_WORDS = 7
 """LOCK.ACQUIRE, OWNER o, REQUEST id, ANSWERED id."""
+_PLAIN = (0, "X", 0, 0, "", 0)
+"""The options of terms that give none: nearly all."""
 
 
 class Terms:
     """Names, how they are wanted, for how long, and how long to wait for them."""
 
-    __slots__ = ("_options", "label", "names", "names_encoded", "prefix", "spans", "timeout")
+    __slots__ = ("_options", "names", "names_encoded", "prefix", "spans", "timeout")
 
     def __init__(
         self,
@@ -39,10 +41,9 @@ class Terms:
         self.names = names
         self.spans = across_shards
         """Whether the names may be of several shards, and so be acquired in several steps."""
-        self.label = ", ".join(map(repr, names))
-        self.names_encoded = b"".join([bulk(name.encode()) for name in names])
+        self.names_encoded = _encoded(names)
         self.timeout = wait_of(timeout)
-        self._options = (
+        options = (
             _ttl_ms(ttl),
             "S" if shared else "X",
             limit,
@@ -50,6 +51,7 @@ class Terms:
             text_of(meta),
             _ms_of("at_least", at_least),
         )
+        self._options = _PLAIN if options == _PLAIN else options
         self.prefix = self.encode(self.timeout)
 
     def encode(self, wait: float | None) -> bytes:
@@ -60,6 +62,11 @@ class Terms:
             return b"*%d\r\n$12\r\nLOCK.ACQUIRE\r\n%b%b" % (_OWN_WORDS + 1 + count, self.names_encoded, words)
         head = b"*%d\r\n$13\r\nLOCK.MACQUIRE\r\n" % (_OWN_WORDS + 1 + many + count)
         return head + number(many) + self.names_encoded + words
+
+    @property
+    def label(self) -> str:
+        """The names, as messages show them."""
+        return ", ".join(map(repr, self.names))
 
     @property
     def is_delayed(self) -> bool:
@@ -99,10 +106,9 @@ class Terms:
         """The same terms for some of the names, with a time to wait of its own."""
         other = Terms.__new__(Terms)
         if names is self.names:
-            other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
+            other.names, other.names_encoded = self.names, self.names_encoded
         else:
-            other.names, other.label = names, ", ".join(map(repr, names))
-            other.names_encoded = b"".join([bulk(name.encode()) for name in names])
+            other.names, other.names_encoded = names, _encoded(names)
         other._options, other.spans = self._options, self.spans
         other.timeout = wait_of(timeout)
         other.prefix = other.encode(other.timeout)
@@ -111,7 +117,7 @@ class Terms:
     def saying(self, meta: str) -> "Terms":
         """The same terms with other metadata."""
         other = Terms.__new__(Terms)
-        other.names, other.label, other.names_encoded = self.names, self.label, self.names_encoded
+        other.names, other.names_encoded = self.names, self.names_encoded
         other._options, other.spans = (*self._options[:4], meta, self._options[5]), self.spans
         other.timeout = self.timeout
         other.prefix = other.encode(other.timeout)
@@ -120,6 +126,8 @@ class Terms:
 
 def admit(terms: Terms, given: Guarantees) -> None:
     """Raise `Unsupported` for terms that a backend cannot give."""
+    if terms._options is _PLAIN and len(terms.names) == 1:
+        return
     lacks = []
     if len(terms.names) > 1 and not given.multi:
         lacks.append("several names in one step")
@@ -185,6 +193,12 @@ def text_of(meta: Meta) -> str:
 def ms_of(seconds: float) -> int:
     """Seconds in the unit of the wire."""
     return max(0, round(seconds * 1000))
+
+
+def _encoded(names: tuple[str, ...]) -> bytes:
+    if len(names) == 1:
+        return bulk(names[0].encode())
+    return b"".join([bulk(name.encode()) for name in names])
 
 
 def _ms_of(option: str, given: Duration) -> int:

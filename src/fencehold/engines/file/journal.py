@@ -108,7 +108,7 @@ class FileJournal:
     def append_here(self, entry: bytes, *, epoch: Epoch, position: Position) -> bool:
         running = self._opened()
         self._check_size(entry)
-        return running.append_here(entry, epoch, position)
+        return running.append_here(entry, epoch, position, is_lone=True)
 
     async def save(self, position: Position, chunks: Iterable[bytes]) -> None:
         running = self._opened()
@@ -238,7 +238,7 @@ class _Running:
         return self._appender.do(work, *args)
 
     async def append(self, entry: bytes, epoch: Epoch, position: Position) -> None:
-        if self.append_here(entry, epoch, position):
+        if self.append_here(entry, epoch, position, is_lone=False):
             return
         self._pace.took(await self.on_appender(self._append, entry, epoch, position))
 
@@ -252,9 +252,9 @@ class _Running:
         self.log.append(entry, epoch, position)
         return perf_counter() - began
 
-    def append_here(self, entry: bytes, epoch: Epoch, position: Position) -> bool:
+    def append_here(self, entry: bytes, epoch: Epoch, position: Position, *, is_lone: bool) -> bool:
         """Append on the event loop, if the thread is idle and the disk is quick; returns whether it did."""
-        if not self._appender.is_idle or not self._pace.allows(len(entry)):
+        if not self._appender.is_idle or not self._pace.allows(len(entry), is_lone=is_lone):
             return False
         began = perf_counter()
         try:

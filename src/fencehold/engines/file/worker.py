@@ -12,8 +12,9 @@ costs 290 µs with a sync inside where `ThreadPoolExecutor` costs 350. The rules
 costs two switches between threads, which on a quick disk is as much as the sync itself: a lone client waits for
 them, and a crowd of small batches pays them over and over. So while the disk is quick, small entries are written
 and synced on the loop; no client could be answered meanwhile anyway. Large ones go to the thread, since the loop
-has much to do while they are synced. The last dozen appends decide, by how long they took on the loop or on the
-thread, without the hand-over (or a busy loop would never get them back): one that was slow because a neighbour
+has much to do while they are synced: unless they are of the only client, which has nobody beside it to be read
+meanwhile, and the disk is quicker still. The last dozen appends decide, by how long they took on the loop or on
+the thread, without the hand-over (or a busy loop would never get them back): one that was slow because a neighbour
 used the disk changes nothing; where several are, the thread makes them until they are quick again. So a slow disk
 holds up the loop for a few syncs, and a stuck one for one.
 
@@ -33,6 +34,9 @@ _Work = tuple["asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
 SMALL_BYTES_MAX = 4 << 10
 QUICK_S_MAX = 0.001
 """What appends may take on the average, so that the loop makes them."""
+LONE_BYTES_MAX = 64 << 10
+LONE_QUICK_S_MAX = 0.0005
+"""The same, of large ones whose client is the only one."""
 _COUNTED_S_MAX = 0.008
 """What one append counts for at the most: two of them at a time are too slow on the average, one is not."""
 _LEARN = 1 / 12
@@ -116,9 +120,11 @@ class AppendPace:
     def __init__(self) -> None:
         self._average_s = 0.0
 
-    def allows(self, size_bytes: int) -> bool:
-        """Whether an entry of this size may be appended on the event loop now."""
-        return size_bytes <= SMALL_BYTES_MAX and self._average_s <= QUICK_S_MAX
+    def allows(self, size_bytes: int, *, is_lone: bool) -> bool:
+        """Whether an entry of this size may be appended on the event loop now, of the only client or of any."""
+        if size_bytes <= SMALL_BYTES_MAX:
+            return self._average_s <= QUICK_S_MAX
+        return is_lone and size_bytes <= LONE_BYTES_MAX and self._average_s <= LONE_QUICK_S_MAX
 
     def took(self, seconds: float) -> None:
         """An append took so long, wherever it was made."""
@@ -128,5 +134,5 @@ class AppendPace:
 class ThreadedPace(AppendPace):
     """Never on the event loop."""
 
-    def allows(self, size_bytes: int) -> bool:
+    def allows(self, size_bytes: int, *, is_lone: bool) -> bool:
         return False
