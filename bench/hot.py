@@ -1,4 +1,9 @@
-"""One hot name: how long it takes from a release to the next grant, and whether waiters get turns in order."""
+"""One hot name: how long it takes from a release to the next grant, and whether waiters get turns in order.
+
+Each waiter asks again as soon as it has released, so in order it has its turn after that of all others. Two that
+ask within the same fraction of a millisecond may be read in either order: a server that was busy meanwhile finds
+both, and the kernel does not tell which came first. That moves each by a place.
+"""
 
 import asyncio
 from time import perf_counter, perf_counter_ns
@@ -9,6 +14,8 @@ from bench import latency
 from bench.samples import Figures
 
 _PER_CLIENT = 10
+_PLACES_MAX = 2
+"""How far from its place one may be for that reason."""
 
 
 def hand_over(port: int, waiters: int, turns: int) -> Figures:
@@ -47,7 +54,11 @@ async def _contend(clients: list, turns: int) -> Figures:  # type: ignore[type-a
 
 
 def _unfair(grants: list[int], waiters: int, turns: int) -> float:
-    """In a fair queue that each client joins again at its end, each round of grants has each client once."""
-    rounds = [grants[start : start + waiters] for start in range(0, len(grants), waiters)]
-    missing = sum(waiters - len(set(each)) for each in rounds)
-    return float(missing + abs(len(rounds) - turns))
+    """How many grants came too early or too late for a fair queue that each joins again at its end, or never."""
+    last: dict[int, int] = {}
+    misplaced = 0
+    for place, waiter in enumerate(grants):
+        if waiter in last:
+            misplaced += abs(place - last[waiter] - waiters) > _PLACES_MAX
+        last[waiter] = place
+    return float(misplaced + abs(waiters * turns - len(grants)) + waiters - len(last))
