@@ -294,12 +294,17 @@ def nothing_is_left(history: History, story: Story) -> list[Violation]:
 
 
 def neighbours_are_unharmed(history: History, story: Story) -> list[Violation]:
-    """Where only a wild client is left to blame, nobody else loses a session, or a connection."""
+    """Where only a wild client is left to blame, nobody else loses a session, or a connection.
+
+    Who comes back to a session that was over before has lost its connection before: a client that was refused, as
+    its user was disabled for a while, does so when it is next used.
+    """
     found = [(at_ns, session, "ran out") for session, at_ns in story.expired.items()]
+    resumed = (said for said in history.said if said.words and said.words[0] == b"SESSION.RESUME")
     found += [
-        (said.heard_ns, int(said.words[1]), "had to be resumed")
-        for said in history.said
-        if said.words and said.words[0] == b"SESSION.RESUME"
+        (said.heard_ns, session, "had to be resumed")
+        for said in resumed
+        if story.over.get(session := int(said.words[1]), history.calm_ns) >= history.calm_ns
     ]
     return [
         Violation("neighbours", at_ns, f"session {session} of {story.clients[session]} {what}, and all was calm")

@@ -366,6 +366,16 @@ def test_a_session_that_must_be_resumed_beside_a_wild_client_is_found() -> None:
     assert named(scene) == {"neighbours"}
 
 
+def test_a_session_that_had_run_out_before_all_was_calm_is_resumed_in_vain_later() -> None:
+    """Its client was refused while its user was disabled, and comes back when it is used again."""
+    scene = calm(45, "c1", "c2")
+    for second in range(11, 45, 2):
+        scene.store(second, elapsed_ms=2_000)
+    assert {1, 2} & set(scene.machine.state.sessions) == set()
+    scene.say(46, 1, "SESSION.RESUME 1 secret", hiredis.ReplyError("NOSESSION it has ended"))
+    assert named(scene) == set()
+
+
 def test_sessions_that_mistaken_frames_opened_are_nobodys() -> None:
     """G6: what a wild client opens by mistake lives as long as the mistake says; a client's own does not."""
     scene = calm(20)
