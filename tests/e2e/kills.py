@@ -88,7 +88,7 @@ def main(kills: int) -> None:
         if tally.kills % 20 == 0:
             sys.stderr.write(f"{tally.kills} kills, {tally.grants} grants, nothing lost\n")
 
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+    with tempfile.TemporaryDirectory(prefix=".robustness-", dir=Path.cwd()) as folder:
         tally = kill_and_check(Path(folder), kills, say)
     sys.stdout.write(
         f"{tally.kills} kills under load: {tally.grants} grants acknowledged, none lost, no fence twice; "
