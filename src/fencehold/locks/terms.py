@@ -43,7 +43,7 @@ class Terms:
         """Whether the names may be of several shards, and so be acquired in several steps."""
         self.names_encoded = _encoded(names)
         self.timeout = wait_of(timeout)
-        options = (
+        self._options = (
             _ttl_ms(ttl),
             "S" if shared else "X",
             limit,
@@ -51,7 +51,6 @@ class Terms:
             text_of(meta),
             _ms_of("at_least", at_least),
         )
-        self._options = _PLAIN if options == _PLAIN else options
         self.prefix = self.encode(self.timeout)
 
     def encode(self, wait: float | None) -> bytes:
@@ -126,7 +125,7 @@ class Terms:
 
 def admit(terms: Terms, given: Guarantees) -> None:
     """Raise `Unsupported` for terms that a backend cannot give."""
-    if terms._options is _PLAIN and len(terms.names) == 1:
+    if terms._options == _PLAIN and len(terms.names) == 1:
         return
     lacks = []
     if len(terms.names) > 1 and not given.multi:
@@ -196,8 +195,6 @@ def ms_of(seconds: float) -> int:
 
 
 def _encoded(names: tuple[str, ...]) -> bytes:
-    if len(names) == 1:
-        return bulk(names[0].encode())
     return b"".join([bulk(name.encode()) for name in names])
 
 
